@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control socket: Varlink (org.varlink.service and io.strata.Control) over the server's state.
+ *
+ * Owner: the loop thread.
+ */
+#ifndef DAEMON_CONTROL_H
+#define DAEMON_CONTROL_H
+
+struct control;
+struct server;
+
+/* `fd` is a listening AF_UNIX socket, borrowed until control_free. */
+int control_new(struct server *s, int fd, struct control **ret);
+void control_free(struct control *c);
+
+#endif

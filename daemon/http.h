@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The API server: libmicrohttpd on sd-event, and the routes (api_*.c).
+ *
+ * Owner: the loop thread.
+ */
+#ifndef DAEMON_HTTP_H
+#define DAEMON_HTTP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct http;
+struct server;
+
+struct http_options {
+    const int *fds;      /* listening sockets, borrowed until http_free */
+    size_t n_fds;
+    uint64_t max_body;   /* bytes; a larger body is 413 */
+    uint32_t max_connections;
+};
+
+int http_new(struct server *s, const struct http_options *o, struct http **ret);
+/* Ends every connection. */
+void http_free(struct http *h);
+
+/* server.state changed: waiting completions go on (READY) or get 503 (FAILED, STOPPING). */
+void http_state_changed(struct http *h);
+
+/* Open connections, for draining at shutdown. */
+uint32_t http_n_active(const struct http *h);
+
+#endif

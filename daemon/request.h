@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One completion, from its parameters to its last token.
+ *
+ * Life: made by the API layer on a front thread (JSON read, prompt tokenised), handed to the loop, given to
+ * sched_submit, which queues it for a slot, has its prompt read in chunks and its tokens generated, and turns tokens into text (request_text.c: UTF-8 kept
+ * whole, stop strings found across token and chunk borders).  The observer is told on the loop thread.
+ *
+ * Owner: from sched_submit on the loop thread only.  Reference counted there: the scheduler holds one reference until `done` was called, the API another.
+ */
+#ifndef DAEMON_REQUEST_H
+#define DAEMON_REQUEST_H
+
+#include "engine/sampler.h"
+#include "engine/tokenizer.h"
+#include "util/buf.h"
+#include "util/err.h"
+#include "util/utf8.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct request;
+
+enum request_state {
+    REQUEST_NEW,
+    REQUEST_QUEUED,     /* waits for a slot */
+    REQUEST_READING,    /* its prompt is being read */
+    REQUEST_GENERATING,
+    REQUEST_DONE,
+};
+
+enum finish_reason {
+    FINISH_NONE,
+    FINISH_STOP,      /* end token or stop string */
+    FINISH_LENGTH,    /* max_tokens or the context is full */
+    FINISH_CANCELLED, /* the client went away, or an operator or a shutdown stopped it */
+    FINISH_ERROR,     /* `error` says why */
+};
+
+/* One generated token as the API reports it. */
+struct out_token {
+    int32_t id;
+    size_t text_begin;  /* offset of its text in request.text (bytes), once released */
+    float logprob;
+    uint32_t n_top;
+    struct token_logprob *top; /* owned, [n_top] */
+};
+
+struct request_observer {
+    /* More of the prompt was read (n_read of n_prompt); called at most once a step. */
+    void (*progress)(struct request *r, void *arg);
+    /* Text or tokens were appended since the last call. */
+    void (*output)(struct request *r, void *arg);
+    /* state is REQUEST_DONE, finish is set; the last call. */
+    void (*done)(struct request *r, void *arg);
+    void *arg;
+};
+
+struct request {
+    unsigned int refs;
+    uint64_t id;             /* of this process, from 1 */
+    uint32_t uid;            /* peer, for isolation later; UINT32_MAX unknown */
+
+    /* Parameters, fixed once submitted. */
+    struct token_list prompt;    /* owned, at least one token */
+    struct sampler_params sampling; /* n_prompt, end_ids set by sched_submit */
+    struct logit_bias *bias;     /* owned, what sampling.bias points to */
+    uint32_t max_tokens;         /* UINT32_MAX: may fill the context */
+    bool ignore_eos;             /* end tokens neither end it nor are likely: bias -infinity */
+    char **stop;                 /* owned, stop strings, non-empty */
+    size_t n_stop;
+    struct request_observer observer;
+
+    /* Progress. */
+    enum request_state state;
+    enum finish_reason finish;
+    int error;                   /* when FINISH_ERROR */
+    struct err_text error_text;
+    int32_t stop_token;          /* the end token that ended it, -1 */
+    char *stop_word;             /* borrowed from stop[]: the stop string that ended it, NULL */
+    int slot;                    /* -1 while it has none */
+    uint32_t n_cached;           /* prompt tokens that did not have to be read (0 until the cache exists) */
+    uint32_t n_read;             /* prompt tokens read, cached ones included */
+    uint32_t n_generated;        /* tokens sampled, the end token included */
+
+    /* Output.  `text` holds released text: whole UTF-8, nothing that may still become a stop string. */
+    struct buf text;
+    struct out_token *tokens;    /* owned, [n_tokens]: all sampled tokens, the end token included */
+    size_t n_tokens, cap_tokens;
+    size_t n_tokens_released;    /* tokens whose text is wholly in `text` (or was cut by a stop string, when done) */
+
+    /* Times, clock_ns; 0: not yet. */
+    uint64_t t_submit, t_start /* got its slot */, t_prompt_done, t_first, t_last;
+
+    /* Owned by request_text.c. */
+    struct buf held;             /* text that may be the beginning of a stop string */
+    struct utf8_stream utf8;
+};
+
+/* NULL when out of memory; one reference; greedy, max_tokens UINT32_MAX. */
+struct request *request_new(void);
+struct request *request_ref(struct request *r);
+/* Frees with the last reference; NULL is fine; returns NULL. */
+struct request *request_unref(struct request *r);
+
+/*
+ * Appends a sampled token and its text; finds stop strings.  Returns 1 when a stop string ended the text (stop_word set, text cut before it), 0, or -ENOMEM.
+ * An end token adds no text.
+ */
+int request_put_token(struct request *r, const struct tokenizer *t, const struct sample *s);
+/* The end: releases what was held back. */
+int request_end_text(struct request *r);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of strataD share: one struct, owned by the loop thread, made in lifecycle.c.
+ *
+ * The daemon listens before the model is loaded.  While it loads, /health answers 503 with the percent,
+ * the control socket answers, and completions wait; lifecycle.c then calls http_state_changed() and
+ * control_state_changed().  Pointers below `state` are NULL until SERVER_READY.
+ */
+#ifndef DAEMON_SERVER_H
+#define DAEMON_SERVER_H
+
+#include "util/err.h"
+
+#include <stdint.h>
+
+typedef struct sd_event sd_event;
+struct control;
+struct engine;
+struct front;
+struct http;
+struct model;
+struct options;
+struct sched;
+struct tokenizer;
+
+enum server_state {
+    SERVER_LOADING,
+    SERVER_READY,    /* a completion would work */
+    SERVER_FAILED,   /* loading failed: 503 to everyone, then exit code 78 */
+    SERVER_STOPPING, /* no new requests: 503 */
+};
+
+struct server {
+    sd_event *event;               /* owned */
+    const struct options *options; /* borrowed, valid for the life of the process */
+    enum server_state state;
+    unsigned int load_percent;     /* 0..100 while loading */
+    struct err_text fail_reason;   /* when SERVER_FAILED */
+    char model_id[256];            /* what /v1/models and `model` in answers say: general.name or the file's name */
+    int64_t created;               /* unix seconds of the load, for /v1/models */
+    uint64_t started_ns;           /* clock_ns at process start */
+
+    struct model *model;           /* owned */
+    struct tokenizer *tokenizer;   /* owned */
+    struct engine *engine;         /* owned */
+    struct sched *sched;           /* owned */
+    struct front *front;           /* owned; exists from the start */
+    struct http *http;             /* owned; exists from the start */
+    struct control *control;       /* owned; exists from the start */
+};
+
+#endif

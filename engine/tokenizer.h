@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text to token ids and back: byte-level BPE with the pre-tokenizers of models.md 5.4.
+ *
+ * Built from the untrusted arrays of a GGUF file.  Immutable after tokenizer_new, so that the
+ * front threads share one; encoding allocates only what its input justifies and takes
+ * O(n log n) on any input (a merge heap for long pieces).
+ */
+#ifndef ENGINE_TOKENIZER_H
+#define ENGINE_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct err_text;
+struct gguf;
+struct tokenizer;
+
+enum token_kind {
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6,
+};
+
+/* A growable list of ids. */
+struct token_list {
+    int32_t *ids; /* owned */
+    size_t n, cap;
+};
+void token_list_done(struct token_list *l);
+int token_list_add(struct token_list *l, int32_t id);
+
+/*
+ * ERR_UNSUPPORTED by name for another tokenizer model (SPM, WordPiece, …) or an unknown
+ * pre-tokenizer; ERR_DAMAGED for arrays that contradict each other.
+ */
+int tokenizer_new(const struct gguf *g, struct tokenizer **ret, struct err_text *e);
+void tokenizer_free(struct tokenizer *t);
+
+uint32_t tokenizer_n_vocab(const struct tokenizer *t);
+
+struct tokenize_options {
+    bool add_special;   /* BOS/EOS as the file asks for */
+    bool parse_special; /* control tokens in the text are found by their text; user-defined always are */
+};
+/* Appends to `out`.  `text` may hold any bytes; an undecodable byte reads as U+FFFD.  0 or -ENOMEM. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
+                     const struct tokenize_options *o, struct token_list *out);
+
+/*
+ * The bytes of one token, as generation emits them: control and unused tokens give nothing unless
+ * `special`.  Borrowed from the tokenizer; *ret_n is their count.  An id out of range gives nothing.
+ */
+const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, size_t *ret_n);
+
+/* Whole text, raw bytes; invalid UTF-8 is for the caller to repair (utf8_stream). */
+int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct buf *out);
+
+enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id);
+/* The control or user-defined token with exactly this text, or -1. */
+int32_t tokenizer_find_special(const struct tokenizer *t, const char *text);
+
+/* Ids that end a generation, ascending. */
+const int32_t *tokenizer_end_ids(const struct tokenizer *t, size_t *ret_n);
+int32_t tokenizer_bos(const struct tokenizer *t); /* -1: none */
+int32_t tokenizer_eos(const struct tokenizer *t);
+
+#endif
