@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The versions of the kernels, for kernels.c alone: callers go through kernels_get, which knows
+ * what the processor can run.
+ */
+#ifndef ENGINE_CPU_KERNELS_ISA_H
+#define ENGINE_CPU_KERNELS_ISA_H
+
+#include "engine/cpu/kernels.h"
+
+enum {
+    Q8_BLOCK = 32,       /* weights per Q8_0 block */
+    Q8_BLOCK_BYTES = 34, /* f16 scale, then 32 int8 */
+};
+
+extern const struct kernels kernels_c;
+
+/* Processors differ: only x86-64 builds have the vector versions. */
+#if defined(STRATA_HAVE_VECTOR_KERNELS)
+extern const struct kernels kernels_avx2;
+extern const struct kernels kernels_avx512;
+#endif
+
+#endif
