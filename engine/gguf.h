@@ -31,7 +31,8 @@ enum tensor_type {
     TENSOR_Q5_1 = 7,
     TENSOR_Q8_0 = 8,
     TENSOR_BF16 = 30,
-    /* … gguf.c knows the block sizes of every id of the format, also of those no kernel reads. */
+    /* … gguf_types.c knows the block sizes of every id of the format, also of those no kernel
+     * reads. */
 };
 
 /* A string of the file: not NUL-terminated, may hold any byte. */
@@ -45,7 +46,7 @@ struct tensor {
     const void *data; /* borrowed from the mapping */
     uint32_t type;    /* enum tensor_type */
     uint32_t n_dims;
-    uint64_t dims[4]; /* dims[0] runs fastest; missing ones are 1 */
+    uint64_t dims[4];   /* dims[0] runs fastest; missing ones are 1 */
     uint64_t row_bytes; /* of dims[0] elements */
     uint64_t n_bytes;
 };
@@ -54,17 +55,26 @@ struct tensor {
 int gguf_open(const char *path, struct gguf **ret, struct err_text *e);
 
 /* The same on bytes in memory (tests, fuzzing); `p` is borrowed until gguf_free. */
-int gguf_open_bytes(const void *p, size_t n, const char *name, struct gguf **ret, struct err_text *e);
+int gguf_open_bytes(const void *p, size_t n, const char *name, struct gguf **ret,
+                    struct err_text *e);
 
 void gguf_free(struct gguf *g);
 
-const char *gguf_name(const struct gguf *g); /* as given to open, for messages */
+const char *gguf_name(const struct gguf *g); /* as given to open; for messages escaped and cut */
+
+/*
+ * Fills `e` with the file's name, ": " and the text, and returns `code`.  Untrusted strings in the
+ * arguments must have been through err_escape.
+ */
+int gguf_fail(const struct gguf *g, struct err_text *e, int code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 uint64_t gguf_file_bytes(const struct gguf *g);
 
 /*
  * Keys.  Each returns 1 with *ret set, 0 when the key is absent (*ret untouched), or negative with
  * `e` naming key, type found and type or range expected.  Integers of any width and sign are
- * accepted when the value lies in [min, max]; f32 and f64 for floats; bool or integer 0/1 for flags.
+ * accepted when the value lies in [min, max]; f32 and f64 for floats; bool or integer 0/1 for
+ * flags.
  */
 int gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max, uint64_t *ret,
                  struct err_text *e);
@@ -72,13 +82,15 @@ int gguf_get_f32(const struct gguf *g, const char *key, float *ret, struct err_t
 int gguf_get_bool(const struct gguf *g, const char *key, bool *ret, struct err_text *e);
 int gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *ret, struct err_text *e);
 
-/* An array key: length, then elements by index (i < length, checked by assert: the caller's bug). */
+/* An array key: length, then elements by index (i < length, checked by assert: the caller's bug).
+ */
 struct gguf_array {
     uint32_t elem_type; /* GGUF value type id: 4 u32, 5 i32, 6 f32, 7 bool, 8 string, ... */
     uint64_t n;
     const void *opaque; /* position in the file and, for strings, an index made at open */
 };
-int gguf_get_array(const struct gguf *g, const char *key, struct gguf_array *ret, struct err_text *e);
+int gguf_get_array(const struct gguf *g, const char *key, struct gguf_array *ret,
+                   struct err_text *e);
 int gguf_array_is_str(const struct gguf_array *a);
 struct gguf_str gguf_array_str(const struct gguf_array *a, uint64_t i);
 /* Numeric elements converted; false when the element type is not numeric. */

@@ -27,23 +27,23 @@ enum rope_style {
 
 struct hparams {
     char arch[32];
-    uint32_t n_layer;   /* of the trunk, without draft blocks */
+    uint32_t n_layer; /* of the trunk, without draft blocks */
     uint32_t n_embd;
     uint32_t n_vocab;
     uint32_t n_context; /* the file's */
     uint32_t n_head, n_head_kv, head_dim;
-    float attn_scale;   /* 1/sqrt(head_dim) unless the file says otherwise */
+    float attn_scale; /* 1/sqrt(head_dim) unless the file says otherwise */
     float rms_eps;
 
     enum rope_style rope;
-    uint32_t n_rot;        /* first elements of a head that rotate; even */
+    uint32_t n_rot; /* first elements of a head that rotate; even */
     float rope_base;
     float rope_freq_scale; /* 1/factor for linear scaling, 1 for none */
     /* YaRN is refused by name until it is tested. */
 
     uint32_t n_ff; /* dense feed-forward width; 0 when every layer is a mixture */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared; /* 0 for dense families */
-    float expert_scale; /* 1 when absent */
+    float expert_scale;                                         /* 1 when absent */
 
     /* Gated DeltaNet (reference: Yang et al. 2024); all 0 for pure attention families. */
     uint32_t dn_k_heads, dn_v_heads; /* Hk, Hv; value head h uses key head h mod Hk */
@@ -54,7 +54,10 @@ struct hparams {
     bool has_draft;
 };
 
-enum layer_kind { LAYER_ATTENTION, LAYER_DELTANET };
+enum layer_kind {
+    LAYER_ATTENTION,
+    LAYER_DELTANET
+};
 
 /*
  * All matrices are [out][in] row-major as y = W x (dims = {in, out}); norms and biases are F32.
@@ -68,22 +71,22 @@ struct layer {
     const struct tensor *attn_norm; /* [n_embd] before attention or DeltaNet */
 
     /* LAYER_ATTENTION */
-    bool q_gated;                        /* wq rows of a head: [query head_dim | gate head_dim] */
-    const struct tensor *wq;             /* [n_head*head_dim*(1+q_gated)][n_embd] */
-    const struct tensor *wk, *wv;        /* [n_head_kv*head_dim][n_embd] */
-    const struct tensor *wo;             /* [n_embd][n_head*head_dim] */
-    const struct tensor *bq, *bk, *bv, *bo;  /* optional biases, F32 */
-    const struct tensor *q_norm, *k_norm; /* [head_dim], optional */
+    bool q_gated;                 /* wq rows of a head: [query head_dim | gate head_dim] */
+    const struct tensor *wq;      /* [n_head*head_dim*(1+q_gated)][n_embd] */
+    const struct tensor *wk, *wv; /* [n_head_kv*head_dim][n_embd] */
+    const struct tensor *wo;      /* [n_embd][n_head*head_dim] */
+    const struct tensor *bq, *bk, *bv, *bo; /* optional biases, F32 */
+    const struct tensor *q_norm, *k_norm;   /* [head_dim], optional */
 
     /* LAYER_DELTANET */
-    const struct tensor *dn_qkv;   /* [conv_dim][n_embd], rows q, k, v */
-    const struct tensor *dn_gate;  /* [Hv*dv][n_embd] (z) */
+    const struct tensor *dn_qkv;             /* [conv_dim][n_embd], rows q, k, v */
+    const struct tensor *dn_gate;            /* [Hv*dv][n_embd] (z) */
     const struct tensor *dn_beta, *dn_alpha; /* [Hv][n_embd] */
-    const struct tensor *dn_conv;  /* [conv_dim][taps] F32 */
-    const struct tensor *dn_dt;    /* [Hv] F32 bias */
-    const struct tensor *dn_a;     /* [Hv] F32, negative: -exp(A_log) */
-    const struct tensor *dn_norm;  /* [dv] F32 */
-    const struct tensor *dn_out;   /* [n_embd][Hv*dv] */
+    const struct tensor *dn_conv;            /* [conv_dim][taps] F32 */
+    const struct tensor *dn_dt;              /* [Hv] F32 bias */
+    const struct tensor *dn_a;               /* [Hv] F32, negative: -exp(A_log) */
+    const struct tensor *dn_norm;            /* [dv] F32 */
+    const struct tensor *dn_out;             /* [n_embd][Hv*dv] */
 
     const struct tensor *ffn_norm; /* [n_embd] before the feed-forward part */
 
@@ -93,7 +96,7 @@ struct layer {
     /* mixture: router [n_expert][n_embd]; experts stacked on dims[2] */
     const struct tensor *router;
     const struct tensor *gate_exps, *up_exps, *down_exps;
-    const struct tensor *shared_router;  /* [n_embd] F32, optional with the three below */
+    const struct tensor *shared_router; /* [n_embd] F32, optional with the three below */
     const struct tensor *gate_shared, *up_shared, *down_shared;
 };
 
@@ -109,8 +112,8 @@ struct draft {
 struct model {
     struct gguf *gguf; /* owned */
     struct hparams hp;
-    uint32_t n_attn;   /* attention layers of the trunk; the draft layer is plane n_attn */
-    uint32_t n_dn;     /* DeltaNet layers */
+    uint32_t n_attn;      /* attention layers of the trunk; the draft layer is plane n_attn */
+    uint32_t n_dn;        /* DeltaNet layers */
     struct layer *layers; /* owned, [n_layer] */
     struct draft draft;   /* when hp.has_draft */
     const struct tensor *token_embd;  /* [n_vocab][n_embd] */
@@ -127,7 +130,8 @@ int model_from_gguf(struct gguf *g, struct model **ret, struct err_text *e);
 
 void model_free(struct model *m);
 
-/* `--check`: every float payload (F16, BF16, F32, and the scales of Q8_0) is finite.  Reads the whole file. */
+/* `--check`: every float payload (F16, BF16, F32, and the scales of Q8_0) is finite.  Reads the
+ * whole file. */
 int model_scan(const struct model *m, struct err_text *e);
 
 #endif
