@@ -21,6 +21,8 @@
 #include <stdint.h>
 
 struct request;
+struct run;
+struct stop_match;
 
 enum request_state {
     REQUEST_NEW,
@@ -68,7 +70,7 @@ struct request {
     struct logit_bias *bias;     /* owned, what sampling.bias points to */
     uint32_t max_tokens;         /* UINT32_MAX: may fill the context */
     bool ignore_eos;             /* end tokens neither end it nor are likely: bias -infinity */
-    char **stop;                 /* owned, stop strings, non-empty */
+    char **stop;                 /* owned, stop strings: valid UTF-8, non-empty */
     size_t n_stop;
     struct request_observer observer;
 
@@ -95,7 +97,12 @@ struct request {
 
     /* Owned by request_text.c. */
     struct buf held;             /* text that may be the beginning of a stop string */
-    struct utf8_stream utf8;
+    struct utf8_stream utf8;     /* the beginning of a character whose rest is still to come, */
+    size_t i_utf8;               /* and the token that it began in */
+    struct stop_match *matches;  /* owned, [n_stop]; made with the first text */
+
+    /* Owned by sched.c: NULL before sched_submit and once it is done with the request. */
+    struct run *run;
 };
 
 /* NULL when out of memory; one reference; greedy, max_tokens UINT32_MAX. */
@@ -106,10 +113,13 @@ struct request *request_unref(struct request *r);
 
 /*
  * Appends a sampled token and its text; finds stop strings.  Returns 1 when a stop string ended the text (stop_word set, text cut before it), 0, or -ENOMEM.
- * An end token adds no text.
+ * An end token adds no text.  Of several stop strings the one that is complete first wins, and among those that are complete at the same
+ * byte the longest, so the result does not depend on how the text was cut into tokens.
  */
 int request_put_token(struct request *r, const struct tokenizer *t, const struct sample *s);
-/* The end: releases what was held back. */
+/* The end: releases what was held back.  The same returns; a second call does nothing. */
 int request_end_text(struct request *r);
+/* Frees what only the making of text needs; request_unref does it too. */
+void request_text_done(struct request *r);
 
 #endif

@@ -5,7 +5,8 @@
  * Several requests run in one batch over `parallel` slots.  A step mixes one decode row of every generating slot with a chunk of a prompt; while
  * anybody decodes a chunk is small enough that no gap between tokens exceeds max_gap_ms (on the CPU one chunk of 64 rows), else it may be as large as the engine's max_rows.  Step n+1
  * is planned and submitted while step n runs.  A request is admitted when a slot is free and its prompt and one page fit; the queue is first come, first
- * served.  When the pool is out while requests run, the youngest running request goes back to the queue's front and reads its tokens again later; none fails.
+ * served.  When the pool is out while requests run, the younger ones wait for pages, and when an older one needs them the youngest (or one that is paused) goes
+ * back to the queue's front and reads its tokens again later; none fails.  A request may use the whole pool: then it ends with FINISH_LENGTH.
  *
  * Owner: the loop thread.
  */
@@ -46,7 +47,10 @@ void sched_cancel(struct sched *s, struct request *r);
 void sched_pause(struct sched *s, struct request *r);
 void sched_resume(struct sched *s, struct request *r);
 
-/* No more requests; running ones are cancelled when `cancel`.  `idle` is called once nothing runs. */
+/*
+ * No more requests; those that run or wait are cancelled when `cancel`, else they end by themselves.  `idle` is called from the loop once nothing runs.
+ * May be called again, to cancel after all.
+ */
 void sched_stop(struct sched *s, bool cancel, void (*idle)(void *arg), void *arg);
 
 struct slot_info {

@@ -60,6 +60,7 @@ struct engine_plan {
     uint64_t sequence_bytes; /* live recurrent state and tables of one sequence */
     uint64_t workspace_bytes;
     uint32_t context;
+    uint32_t max_rows;       /* most rows of one step */
 };
 int engine_plan(const struct model *m, const struct engine_options *o, struct engine_plan *ret, struct err_text *e);
 

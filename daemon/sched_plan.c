@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step holds.
+ *
+ * Two passes over the running, oldest first: `share` says how many rows each may have, `place` finds
+ * the pages for them.  Pages go to the oldest first, so when they run out it is the younger ones who
+ * wait, or leave: the oldest is always served, and so everybody becomes the oldest.  Somebody who waits keeps
+ * its pages until an older one needs them; to leave earlier would cost a second reading for nothing.
+ */
+#include "daemon/sched_private.h"
+
+static bool is_reading(const struct run *run)
+{
+    return run->n_rows < run->n_goal;
+}
+
+/* The running, oldest first; returns their number. */
+static uint32_t sort_by_age(struct sched *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->o.parallel; i++) {
+        struct slot *slot = &s->slots[i];
+        uint32_t k = n;
+
+        if (slot->state != SLOT_RUNNING)
+            continue;
+        for (; k > 0 && s->by_age[k - 1]->run->order > slot->run->order; k--)
+            s->by_age[k] = s->by_age[k - 1];
+        s->by_age[k] = slot;
+        n++;
+    }
+    return n;
+}
+
+/*
+ * Rows of prompts for this step.  Between tokens of others one chunk; with nobody to wait for it as many as fit into max_gap_ms by what
+ * was measured, since a cancellation and the watchdog wait for the step too.  Before anything was measured, one chunk.
+ */
+static uint32_t prompt_budget(const struct sched *s, uint32_t n_decode)
+{
+    const uint32_t room = s->max_rows - n_decode;
+    uint32_t n = SCHED_CHUNK;
+
+    if (n_decode == 0 && s->ns_per_row > 0) {
+        double fit = (double)s->o.max_gap_ms * 1e6 / s->ns_per_row;
+
+        n = fit >= (double)room ? room : (uint32_t)fit;
+        n -= n % SCHED_CHUNK;
+        if (n < SCHED_CHUNK)
+            n = SCHED_CHUNK;
+    }
+    return n < room ? n : room;
+}
+
+/* Deals `budget` rows to the readers in turn, a chunk at a time, beginning behind the one that was served last. */
+static void share_prompts(struct sched *s, uint32_t n, uint32_t budget)
+{
+    uint32_t first = 0, dealt = 1;
+
+    while (first < n && s->by_age[first]->run->order <= s->served)
+        first++;
+    while (budget > 0 && dealt > 0) {
+        dealt = 0;
+        for (uint32_t k = 0; k < n && budget > 0; k++) {
+            struct slot *slot = s->by_age[(first + k) % n];
+            const struct run *run = slot->run;
+            uint32_t rows;
+
+            if (run->paused || !is_reading(run))
+                continue;
+            rows = run->n_goal - run->n_rows - slot->n_share;
+            rows = rows < SCHED_CHUNK ? rows : SCHED_CHUNK;
+            rows = rows < budget ? rows : budget;
+            if (rows == 0)
+                continue;
+            slot->n_share += rows;
+            budget -= rows;
+            dealt += rows;
+            s->served = run->order;
+        }
+    }
+}
+
+static void share(struct sched *s, uint32_t n)
+{
+    uint32_t n_decode = 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        struct slot *slot = s->by_age[k];
+        const struct run *run = slot->run;
+
+        /* No row for a token that cannot be wanted: the last one is sampled, not read. */
+        slot->n_share = !run->paused && !is_reading(run) && run->r->n_generated + run->n_samples < run->n_limit;
+        n_decode += slot->n_share;
+    }
+    share_prompts(s, n, prompt_budget(s, n_decode));
+}
+
+/*
+ * Who has to leave so that `run` gets pages: one that is paused, else the youngest that is younger.  NULL: nobody.
+ * Only those who have pages: parking others frees nothing.
+ */
+static struct run *find_victim(const struct sched *s, const struct run *run)
+{
+    struct run *found = NULL;
+
+    for (uint32_t i = 0; i < s->o.parallel; i++) {
+        struct run *other = s->slots[i].run;
+
+        if (s->slots[i].state != SLOT_RUNNING || other == run || sequence_n_pages(s->slots[i].seq) == 0)
+            continue;
+        if (!other->paused && other->order < run->order)
+            continue;
+        if (!found || other->paused > found->paused ||
+            (other->paused == found->paused && other->order > found->order))
+            found = other;
+    }
+    return found;
+}
+
+/*
+ * `run` needs one page and none is free.  What was parked comes back with a later step, so `run` only waits here.
+ * The oldest with nobody left to park cannot be helped.
+ */
+static void make_room(struct sched *s, struct run *run, bool is_oldest)
+{
+    const struct units *u = engine_units(s->engine);
+
+    while (u->n_free + slots_pages_returning(s) == 0) {
+        struct run *victim = find_victim(s, run);
+
+        if (!victim) {
+            if (is_oldest)
+                run_finish(s, run, FINISH_ERROR, ERR_CAPACITY, "no page is left in the pool");
+            return;
+        }
+        run_park(s, victim);
+    }
+}
+
+static int32_t token_at(const struct request *r, uint32_t i)
+{
+    return i < r->prompt.n ? r->prompt.ids[i] : r->tokens[i - r->prompt.n].id;
+}
+
+static void add_entry(struct step *st, struct run *run, uint32_t n_rows, uint32_t n_units)
+{
+    struct request *r = run->r;
+    const uint32_t i = st->job.n_entries++;
+    struct step_entry *en = &st->entries[i];
+    const bool last = run->n_rows + n_rows >= run->n_goal;
+
+    *en = (struct step_entry){
+        .seq = run->slot->seq,
+        .n_rows = n_rows,
+        .n_logits = last && run->n_limit > 0,
+        .units = n_units ? st->units + st->n_units : NULL,
+        .n_units = n_units,
+        .sampling = &r->sampling,
+        .samples = &st->samples[i],
+    };
+    if (is_reading(run)) {
+        en->ids = st->ids + st->n_ids;
+        for (uint32_t k = 0; k < n_rows; k++)
+            st->ids[st->n_ids++] = token_at(r, run->n_rows + k);
+        st->n_prompt_rows += n_rows;
+    }
+    st->runs[i] = run;
+    st->n_rows += n_rows;
+    st->n_units += n_units;
+}
+
+/* False: it has to wait for pages, and so have those younger. */
+static bool place(struct sched *s, struct step *st, struct run *run, bool is_oldest, bool may_take)
+{
+    struct units *u = engine_units(s->engine);
+    const uint32_t have = sequence_n_pages(run->slot->seq);
+    const uint32_t n_free = may_take ? u->n_free : 0;
+    /* 64-bit: a pool may hold more tokens than a sequence can. */
+    const uint64_t fit = ((uint64_t)have + n_free) * ENGINE_PAGE_TOKENS - run->n_rows;
+    uint32_t n_rows = run->slot->n_share, n_units;
+
+    if (n_rows > fit)
+        n_rows = (uint32_t)fit;
+    if (n_rows == 0) {
+        if (may_take)
+            make_room(s, run, is_oldest);
+        return false;
+    }
+    n_units = pages_for(run->n_rows + n_rows) - have;
+    if (n_units > 0 && units_take(u, n_units, st->units + st->n_units) < 0)
+        return false;
+    add_entry(st, run, n_rows, n_units);
+    return true;
+}
+
+bool plan_step(struct sched *s, struct step *st)
+{
+    const uint32_t n = sort_by_age(s);
+    bool may_take = true;
+
+    step_clear(st);
+    share(s, n);
+    for (uint32_t k = 0; k < n; k++) {
+        struct slot *slot = s->by_age[k];
+
+        /* Parked a moment ago, by an older one. */
+        if (slot->state != SLOT_RUNNING || slot->n_share == 0)
+            continue;
+        if (!place(s, st, slot->run, k == 0, may_take))
+            may_take = false;
+    }
+    return st->job.n_entries > 0;
+}
