@@ -11,7 +11,7 @@ LC_ALL=C
 export LC_ALL
 
 # What the daemon may know of ctl/: the protocol, not the client.
-CTL_PROTOCOL='^ctl/(varlink|wire|interface|verbs)[a-z_]*\.(h|def)$'
+CTL_PROTOCOL='^ctl/(varlink|paths|verbs)[a-z_]*\.(h|def)$'
 
 # list_includes TREE: one line "file kind name" for each include, kind " or <.
 list_includes()
@@ -83,8 +83,8 @@ check_tree()
         [ "$first" = "\"$h\"" ] || echo "$f: its first include is $first, not \"$h\""
     done
     # Errors travel up; only main() may end the process.
-    (cd "$1" && grep -nE '(^|[^a-z_A-Z0-9>.])(exit|_exit|abort|quick_exit)[ ]*\(' \
-        $(find util engine cache persist ctl daemon -name '*.c' ! -name main.c 2>/dev/null) /dev/null) |
+    (cd "$1" && find util engine cache persist ctl daemon -name '*.c' ! -name main.c -print0 2>/dev/null |
+        xargs -0 grep -nE '(^|[^a-z_A-Z0-9>.])(exit|_exit|abort|quick_exit)[ ]*\(' /dev/null) |
         grep -vE ':[0-9]+: *(/?\*|//)' | sed 's|$|: only main.c may end the process|'
 }
 
