@@ -48,7 +48,10 @@ struct tokenize_options {
     bool add_special;   /* BOS/EOS as the file asks for */
     bool parse_special; /* control tokens in the text are found by their text; user-defined always are */
 };
-/* Appends to `out`.  `text` may hold any bytes; an undecodable byte reads as U+FFFD.  0 or -ENOMEM. */
+/*
+ * Appends to `out`.  `text` may hold any bytes; an undecodable byte reads as U+FFFD.  0, -ENOMEM,
+ * or -E2BIG past 1 GiB; `out` is as before on failure.
+ */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
                      const struct tokenize_options *o, struct token_list *out);
 

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Byte-pair encoding over raw bytes.
+ *
+ * A symbol is a string of bytes that merging can produce.  The first n_vocab symbols are the
+ * tokens, by id; behind them stand private ones: single bytes and steps of merging that are no
+ * token.  A merge is a table entry (left symbol, right symbol) -> (rank, joined symbol), so that
+ * encoding compares numbers and never text.
+ *
+ * Built by one thread; read-only afterwards.  Each encoding thread brings its own bpe_work.
+ */
+#ifndef ENGINE_TOK_BPE_H
+#define ENGINE_TOK_BPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct token_list;
+
+struct bpe_slot;
+struct bpe_merge;
+
+struct bpe {
+    uint32_t n_vocab;
+    uint32_t n_sym, cap_sym;
+    uint32_t *off; /* owned, [cap_sym + 1]; symbol i is bytes[off[i] .. off[i + 1]) */
+    char *bytes;   /* owned */
+    size_t n_bytes, cap_bytes;
+    uint64_t seed; /* of both tables: the keys come from an untrusted file */
+
+    struct bpe_slot *slots; /* owned; bytes -> symbol, for those that merging can produce */
+    uint32_t slot_mask, n_slots_used;
+    struct bpe_merge *merges; /* owned */
+    uint32_t merge_mask;
+    uint32_t byte_sym[256];
+};
+
+/* Room is made for n_vocab tokens of n_bytes bytes in all.  0 or -ENOMEM. */
+int bpe_init(struct bpe *b, uint32_t n_vocab, size_t n_bytes);
+void bpe_done(struct bpe *b);
+
+/*
+ * The next token, n_vocab times.  `mergeable`: text can become this token by merging; of equal
+ * texts the first one counts.  0, -ENOMEM or ERR_CAPACITY (4 GiB of text).
+ */
+int bpe_add_token(struct bpe *b, const char *s, size_t n, bool mergeable);
+
+/* After the tokens: the symbols of the 256 bytes, and room for n_merges merges.  The same errors.
+ */
+int bpe_start_merges(struct bpe *b, uint64_t n_merges);
+
+/* left + right -> joined, in the order of their ranks; a pair that was there before keeps its rank.
+ */
+int bpe_add_merge(struct bpe *b, const char *left, size_t n_left, const char *right, size_t n_right,
+                  uint32_t rank);
+
+/* The bytes of a token, borrowed. */
+const char *bpe_bytes(const struct bpe *b, uint32_t id, size_t *ret_n);
+
+/* Memory of one encode call: a cache of pieces already seen, and arrays for merging. */
+struct bpe_work {
+    struct bpe_cached *cache; /* owned; direct-mapped, so hostile text can only make it miss */
+    uint32_t cache_mask;
+    uint32_t *sym, *next, *prev, *rank, *joined; /* owned as one block at `sym`; by position */
+    uint64_t *heap;                              /* owned */
+    size_t cap;                                  /* positions there is room for */
+    uint64_t n_steps; /* what merging has cost so far: pairs looked at and heap levels; for tests */
+};
+
+/* For a text of n_text bytes.  0 or -ENOMEM. */
+int bpe_work_init(struct bpe_work *w, size_t n_text);
+void bpe_work_done(struct bpe_work *w);
+
+/*
+ * Appends the ids of one piece of 1 .. 2^31 bytes.  With `whole_first` a piece that is a token is
+ * taken as it is.  Bytes that no token covers are dropped.  0 or -ENOMEM.
+ */
+int bpe_encode(const struct bpe *b, struct bpe_work *w, const char *s, size_t n, bool whole_first,
+               struct token_list *out);
+
+#endif

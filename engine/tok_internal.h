@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tokenizer's inside, shared by what builds it (tok_load.c) and what uses it (tokenizer.c). */
+#ifndef ENGINE_TOK_INTERNAL_H
+#define ENGINE_TOK_INTERNAL_H
+
+#include "engine/tok_bpe.h"
+#include "engine/tok_pretok.h"
+#include "engine/tok_special.h"
+#include "engine/tokenizer.h"
+
+struct tokenizer {
+    struct bpe bpe;                 /* texts and merges; a special token's text is literal */
+    uint8_t *kinds;                 /* owned, [n_vocab] enum token_kind */
+    const struct pretok_rule *rule; /* static */
+    struct special_set special;     /* control, unknown and user-defined tokens */
+    struct special_set user;        /* the user-defined ones, found in any text */
+    int32_t *end_ids;               /* owned, ascending */
+    size_t n_end_ids;
+    int32_t bos, eos; /* -1: none */
+    bool add_bos, add_eos;
+};
+
+#endif

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A tokenizer from the metadata of a GGUF file.
+ *
+ * The arrays are untrusted.  Refused: what contradicts itself, and what we would tokenise wrongly
+ * without anybody noticing (another model, an unknown pre-tokenizer).  Survived, as in other
+ * readers of the format: special ids out of range, equal tokens, equal merges, merges of texts
+ * outside the byte alphabet, bytes without a token.
+ */
+#include "engine/gguf.h"
+#include "engine/tok_internal.h"
+#include "util/buf.h"
+#include "util/cleanup.h"
+#include "util/err.h"
+#include "util/utf8.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_VOCAB = 1 << 21,
+    MAX_MERGES = 1 << 24,
+    MAX_TOKEN_BYTES = 64 << 10,
+};
+
+/* The byte that stands behind a character of the byte alphabet of GPT-2, or -1. */
+static int mapped_byte(uint32_t cp)
+{
+    /* Bytes that print stand for themselves; the 68 others got U+0100 and on, in their order. */
+    if ((cp >= 0x21 && cp <= 0x7E) || (cp >= 0xA1 && cp <= 0xFF && cp != 0xAD))
+        return (int)cp;
+    if (cp < 0x100 || cp > 0x143)
+        return -1;
+    cp -= 0x100;
+    return (int)(cp <= 0x20 ? cp : cp <= 0x42 ? 0x7F + cp - 0x21 : 0xAD);
+}
+
+/*
+ * The bytes of text in the byte alphabet, appended to `out`.  A character outside of it stands for
+ * its own UTF-8; *ret_pure says whether there was none.  0 or -ENOMEM.
+ */
+static int unmap(struct gguf_str text, struct buf *out, bool *ret_pure)
+{
+    bool pure = true;
+    int r = buf_reserve(out, text.n);
+    char *w;
+
+    if (r < 0)
+        return r;
+    w = out->data + out->len;
+    for (size_t i = 0, len; i < text.n; i += len) {
+        int byte;
+
+        if ((unsigned char)text.s[i] > ' ' && (unsigned char)text.s[i] < 0x7F) {
+            *w++ = text.s[i];
+            len = 1;
+            continue;
+        }
+        byte = mapped_byte(utf8_decode(text.s + i, text.n - i, &len));
+        if (byte >= 0) {
+            *w++ = (char)byte;
+        } else {
+            memcpy(w, text.s + i, len);
+            w += len;
+            pure = false;
+        }
+    }
+    out->len = (size_t)(w - out->data);
+    *ret_pure = pure;
+    return 0;
+}
+
+/* "<0x41>": what tokens of kind TOKEN_BYTE look like. */
+static bool parse_byte_token(struct gguf_str text, char *ret)
+{
+    unsigned int v = 0;
+
+    if (text.n != 6 || memcmp(text.s, "<0x", 3) != 0 || text.s[5] != '>')
+        return false;
+    for (size_t i = 3; i < 5; i++) {
+        char c = text.s[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+
+        if (digit < 0)
+            return false;
+        v = v * 16 + (unsigned int)digit;
+    }
+    *ret = (char)v;
+    return true;
+}
+
+static int check_model(const struct gguf *g, struct tokenizer *t, struct err_text *e)
+{
+    struct gguf_str name;
+    char shown[64];
+    int r = gguf_get_str(g, "tokenizer.ggml.model", &name, e);
+
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.model is missing", gguf_name(g));
+    if (name.n != 4 || memcmp(name.s, "gpt2", 4) != 0)
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "%s: tokenizer.ggml.model \"%s\" is not supported, only \"gpt2\" (byte-level BPE)",
+            gguf_name(g), err_escape(shown, sizeof(shown), name.s, name.n));
+
+    r = gguf_get_str(g, "tokenizer.ggml.pre", &name, e);
+    if (r < 0)
+        return r;
+    if (r == 0)
+        name = (struct gguf_str){"default", 7};
+    t->rule = pretok_find(name.s, name.n);
+    if (!t->rule)
+        return err_set(e, ERR_UNSUPPORTED, "%s: tokenizer.ggml.pre \"%s\" is not supported",
+                       gguf_name(g), err_escape(shown, sizeof(shown), name.s, name.n));
+    return 0;
+}
+
+static int damaged_token(const struct gguf *g, uint64_t i, size_t n, size_t max, struct err_text *e)
+{
+    return err_set(e, ERR_DAMAGED,
+                   "%s: tokenizer.ggml.tokens: token %llu has %zu bytes, expected at most %zu",
+                   gguf_name(g), (unsigned long long)i, n, max);
+}
+
+/* The lengths of the arrays, and how much text there is. */
+static int measure(const struct gguf *g, struct gguf_array *ret_tokens,
+                   struct gguf_array *ret_types, size_t *ret_bytes, struct err_text *e)
+{
+    uint64_t bytes = 0;
+    int r = gguf_get_array(g, "tokenizer.ggml.tokens", ret_tokens, e);
+
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.tokens is missing", gguf_name(g));
+    if (!gguf_array_is_str(ret_tokens))
+        return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.tokens is not an array of strings",
+                       gguf_name(g));
+    if (ret_tokens->n < 1 || ret_tokens->n > MAX_VOCAB)
+        return err_set(e, ERR_DAMAGED,
+                       "%s: tokenizer.ggml.tokens has %llu elements, expected 1 to %d",
+                       gguf_name(g), (unsigned long long)ret_tokens->n, MAX_VOCAB);
+
+    *ret_types = (struct gguf_array){0};
+    r = gguf_get_array(g, "tokenizer.ggml.token_type", ret_types, e);
+    if (r < 0)
+        return r;
+    if (r > 0 && ret_types->n < ret_tokens->n)
+        return err_set(
+            e, ERR_DAMAGED, "%s: tokenizer.ggml.token_type has %llu elements for %llu tokens",
+            gguf_name(g), (unsigned long long)ret_types->n, (unsigned long long)ret_tokens->n);
+
+    for (uint64_t i = 0; i < ret_tokens->n; i++) {
+        struct gguf_str s = gguf_array_str(ret_tokens, i);
+
+        if (s.n > MAX_TOKEN_BYTES)
+            return damaged_token(g, i, s.n, MAX_TOKEN_BYTES, e);
+        bytes += s.n;
+    }
+    *ret_bytes = bytes;
+    return 0;
+}
+
+static int kind_at(const struct gguf *g, const struct gguf_array *types, uint64_t i, uint8_t *ret,
+                   struct err_text *e)
+{
+    int64_t v = TOKEN_NORMAL;
+
+    if (types->n && !gguf_array_i64(types, i, &v))
+        return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.token_type is not an array of numbers",
+                       gguf_name(g));
+    /* 0 is "undefined" in the field; numbers of later formats are nothing we could treat specially.
+     */
+    *ret = v >= TOKEN_NORMAL && v <= TOKEN_BYTE ? (uint8_t)v : TOKEN_NORMAL;
+    return 0;
+}
+
+/* Ids of tokens with a known spelling, -1 where the vocabulary has none. */
+struct named {
+    int32_t ids[SPECIAL_N_NAMES];
+};
+
+static int load_tokens(const struct gguf *g, struct tokenizer *t, struct named *ret_named,
+                       struct err_text *e)
+{
+    CLEANUP(buf_done) struct buf raw = {0};
+    struct gguf_array tokens, types;
+    size_t n_bytes = 0;
+    int r = measure(g, &tokens, &types, &n_bytes, e);
+
+    if (r < 0)
+        return r;
+    r = bpe_init(&t->bpe, (uint32_t)tokens.n, n_bytes);
+    if (r < 0)
+        return err_set(e, r, "%s: tokenizer.ggml.tokens: %s", gguf_name(g), err_str(r));
+    t->kinds = malloc(tokens.n);
+    if (!t->kinds)
+        return err_set(e, -ENOMEM, "%s: tokenizer: %s", gguf_name(g), err_str(-ENOMEM));
+    memset(ret_named, 0xFF, sizeof(*ret_named));
+
+    for (uint64_t i = 0; i < tokens.n; i++) {
+        struct gguf_str text = gguf_array_str(&tokens, i);
+        bool mergeable = false;
+        int named;
+        char byte;
+
+        r = kind_at(g, &types, i, &t->kinds[i], e);
+        if (r < 0)
+            return r;
+        named = special_name_find(text.s, text.n);
+        if (named >= 0 && ret_named->ids[named] < 0)
+            ret_named->ids[named] = (int32_t)i;
+
+        if (t->kinds[i] == TOKEN_BYTE && parse_byte_token(text, &byte)) {
+            text = (struct gguf_str){&byte, 1};
+        } else if (t->kinds[i] == TOKEN_NORMAL || t->kinds[i] == TOKEN_BYTE) {
+            buf_clear(&raw);
+            r = unmap(text, &raw, &mergeable);
+            if (r < 0)
+                return err_set(e, r, "%s: tokenizer: %s", gguf_name(g), err_str(r));
+            text = (struct gguf_str){raw.data, raw.len};
+        } else if (t->kinds[i] != TOKEN_UNUSED && text.n > SPECIAL_MAX_BYTES) {
+            return damaged_token(g, i, text.n, SPECIAL_MAX_BYTES, e);
+        }
+        r = bpe_add_token(&t->bpe, text.s, text.n, mergeable);
+        if (r < 0)
+            return err_set(e, r, "%s: tokenizer.ggml.tokens: %s", gguf_name(g), err_str(r));
+    }
+    return 0;
+}
+
+static int load_merges(const struct gguf *g, struct tokenizer *t, struct err_text *e)
+{
+    CLEANUP(buf_done) struct buf raw = {0};
+    struct gguf_array merges = {0};
+    int r = gguf_get_array(g, "tokenizer.ggml.merges", &merges, e);
+
+    if (r < 0)
+        return r;
+    if (r > 0 && merges.n && !gguf_array_is_str(&merges))
+        return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.merges is not an array of strings",
+                       gguf_name(g));
+    if (merges.n > MAX_MERGES)
+        return err_set(e, ERR_DAMAGED,
+                       "%s: tokenizer.ggml.merges has %llu elements, expected at most %d",
+                       gguf_name(g), (unsigned long long)merges.n, MAX_MERGES);
+    r = bpe_start_merges(&t->bpe, merges.n);
+
+    for (uint64_t i = 0; r >= 0 && i < merges.n; i++) {
+        struct gguf_str text = gguf_array_str(&merges, i), left, right;
+        const char *space = text.n > 1 ? memchr(text.s + 1, ' ', text.n - 1) : NULL;
+        bool left_pure, right_pure;
+        size_t n_left;
+
+        if (!space || space == text.s + text.n - 1)
+            return err_set(
+                e, ERR_DAMAGED,
+                "%s: tokenizer.ggml.merges: merge %llu is not two texts with a space between",
+                gguf_name(g), (unsigned long long)i);
+        if (text.n > 2 * MAX_TOKEN_BYTES)
+            return err_set(
+                e, ERR_DAMAGED,
+                "%s: tokenizer.ggml.merges: merge %llu has %zu bytes, expected at most %d",
+                gguf_name(g), (unsigned long long)i, text.n, 2 * MAX_TOKEN_BYTES);
+        left = (struct gguf_str){text.s, (size_t)(space - text.s)};
+        right = (struct gguf_str){space + 1, text.n - left.n - 1};
+
+        buf_clear(&raw);
+        r = unmap(left, &raw, &left_pure);
+        if (r < 0)
+            break;
+        n_left = raw.len;
+        r = unmap(right, &raw, &right_pure);
+        /* Text never holds a character outside the byte alphabet, so such a merge never applies. */
+        if (r >= 0 && left_pure && right_pure)
+            r = bpe_add_merge(&t->bpe, raw.data, n_left, raw.data + n_left, raw.len - n_left,
+                              (uint32_t)i);
+    }
+    if (r < 0)
+        return err_set(e, r, "%s: tokenizer.ggml.merges: %s", gguf_name(g), err_str(r));
+    return 0;
+}
+
+/* The id at `tokenizer.ggml.<key>_token_id`: 1 when the key is there, with -1 for an id that no
+ * token has. */
+static int special_id(const struct gguf *g, const struct tokenizer *t, const char *key,
+                      int32_t *ret)
+{
+    char full[64];
+    uint64_t v;
+    int r;
+
+    (void)snprintf(full, sizeof(full), "tokenizer.ggml.%s_token_id", key);
+    r = gguf_get_u64(g, full, 0, t->bpe.n_vocab - 1, &v, NULL);
+    if (r == 0)
+        return 0;
+    *ret = r < 0 ? -1 : (int32_t)v;
+    return 1;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The first token whose spelling has this role, or -1. */
+static int32_t named_role(const struct named *named, enum special_role role)
+{
+    enum special_role r;
+
+    for (size_t i = 0; special_name(i, &r); i++)
+        if (r == role && named->ids[i] >= 0)
+            return named->ids[i];
+    return -1;
+}
+
+static bool has_name(const struct named *named, const char *text)
+{
+    int i = special_name_find(text, strlen(text));
+
+    return i >= 0 && named->ids[i] >= 0;
+}
+
+/* Ends of generation, and kinds corrected by spelling. */
+static int load_ends(const struct gguf *g, struct tokenizer *t, const struct named *named,
+                     struct err_text *e)
+{
+    static const char *const end_keys[] = {"eos", "eot", "eom"};
+    static const struct {
+        enum special_role role;
+        const char *key, *old_key;
+    } fim[] = {
+        {ROLE_FIM_PREFIX, "fim_pre", "prefix"}, {ROLE_FIM_SUFFIX, "fim_suf", "suffix"},
+        {ROLE_FIM_MIDDLE, "fim_mid", "middle"}, {ROLE_FIM_PAD, "fim_pad", NULL},
+        {ROLE_FIM_REPO, "fim_rep", NULL},       {ROLE_FIM_SEPARATOR, "fim_sep", NULL},
+    };
+    /* In these formats <|end|> closes a part of a message and the answer goes on. */
+    bool parts = (has_name(named, "<|return|>") && has_name(named, "<|call|>")) ||
+                 (has_name(named, "<|calls|>") && has_name(named, "<|flush|>"));
+    int32_t part_end = parts ? named->ids[special_name_find("<|end|>", 7)] : -1;
+    int32_t ids[SPECIAL_N_NAMES + 16], id;
+    enum special_role role;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof(end_keys) / sizeof(end_keys[0]); i++)
+        if (special_id(g, t, end_keys[i], &id) && id >= 0)
+            ids[n++] = id;
+    if (t->eos >= 0)
+        ids[n++] = t->eos;
+    for (size_t i = 0; i < sizeof(fim) / sizeof(fim[0]); i++) {
+        if (!special_id(g, t, fim[i].key, &id) &&
+            !(fim[i].old_key && special_id(g, t, fim[i].old_key, &id))) {
+            id = named_role(named, fim[i].role);
+            if (id >= 0)
+                t->kinds[id] = TOKEN_CONTROL;
+        }
+        if (id >= 0 && fim[i].role >= ROLE_FIM_PAD)
+            ids[n++] = id;
+    }
+    for (size_t i = 0; special_name(i, &role); i++) {
+        if (named->ids[i] < 0)
+            continue;
+        if (role == ROLE_END) {
+            t->kinds[named->ids[i]] = TOKEN_CONTROL;
+            ids[n++] = named->ids[i];
+        } else if (role == ROLE_SHOWN && parts) {
+            t->kinds[named->ids[i]] = TOKEN_USER;
+        }
+    }
+
+    qsort(ids, n, sizeof(ids[0]), compare_ids);
+    t->end_ids = malloc(n * sizeof(ids[0]) + 1);
+    if (!t->end_ids)
+        return err_set(e, -ENOMEM, "%s: tokenizer: %s", gguf_name(g), err_str(-ENOMEM));
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] != part_end && (i == 0 || ids[i] != ids[i - 1]))
+            t->end_ids[t->n_end_ids++] = ids[i];
+    return 0;
+}
+
+static int load_bos_eos(const struct gguf *g, struct tokenizer *t, struct err_text *e)
+{
+    /* The format's default for files without the key; there it is a control token or means nothing.
+     */
+    enum {
+        DEFAULT_ID = 11
+    };
+    int32_t fallback =
+        t->bpe.n_vocab > DEFAULT_ID && t->kinds[DEFAULT_ID] == TOKEN_CONTROL ? DEFAULT_ID : -1;
+    int r;
+
+    t->bos = t->eos = fallback;
+    (void)special_id(g, t, "bos", &t->bos);
+    (void)special_id(g, t, "eos", &t->eos);
+    t->add_bos = t->rule->add_bos;
+    r = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->add_bos, e);
+    if (r < 0)
+        return r;
+    r = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &t->add_eos, e);
+    return r < 0 ? r : 0;
+}
+
+static void tokenizer_freep(struct tokenizer **t)
+{
+    tokenizer_free(*t);
+}
+
+int tokenizer_new(const struct gguf *g, struct tokenizer **ret, struct err_text *e)
+{
+    CLEANUP(tokenizer_freep) struct tokenizer *t = calloc(1, sizeof(*t));
+    struct named named;
+    int r;
+
+    if (!t)
+        return err_set(e, -ENOMEM, "%s: tokenizer: %s", gguf_name(g), err_str(-ENOMEM));
+    r = check_model(g, t, e);
+    if (r < 0)
+        return r;
+    r = load_tokens(g, t, &named, e);
+    if (r < 0)
+        return r;
+    r = load_merges(g, t, e);
+    if (r < 0)
+        return r;
+    r = load_bos_eos(g, t, e);
+    if (r < 0)
+        return r;
+    r = load_ends(g, t, &named, e);
+    if (r < 0)
+        return r;
+    r = special_set_init(&t->special, &t->bpe, t->kinds,
+                         1u << TOKEN_CONTROL | 1u << TOKEN_UNKNOWN | 1u << TOKEN_USER);
+    if (r >= 0)
+        r = special_set_init(&t->user, &t->bpe, t->kinds, 1u << TOKEN_USER);
+    if (r < 0)
+        return err_set(e, r, "%s: tokenizer: %s", gguf_name(g), err_str(r));
+    *ret = TAKE(t);
+    return 0;
+}
