@@ -3,8 +3,7 @@
  * What the parts of strataD share: one struct, owned by the loop thread, made in lifecycle.c.
  *
  * The daemon listens before the model is loaded.  While it loads, /health answers 503 with the percent,
- * the control socket answers, and completions wait; lifecycle.c then calls http_state_changed() and
- * control_state_changed().  Pointers below `state` are NULL until SERVER_READY.
+ * the control socket answers, and completions wait; lifecycle.c then calls http_state_changed().  Pointers below `state` are NULL until SERVER_READY.
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -18,6 +17,7 @@ struct control;
 struct engine;
 struct front;
 struct http;
+struct listeners;
 struct model;
 struct options;
 struct sched;
@@ -33,6 +33,7 @@ enum server_state {
 struct server {
     sd_event *event;               /* owned */
     const struct options *options; /* borrowed, valid for the life of the process */
+    const struct listeners *listeners; /* borrowed, likewise */
     enum server_state state;
     unsigned int load_percent;     /* 0..100 while loading */
     struct err_text fail_reason;   /* when SERVER_FAILED */

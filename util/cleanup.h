@@ -31,4 +31,13 @@ static inline void close_p(int *fd)
         (void)close(*fd);
 }
 
+/* Hands a descriptor over, leaving -1 behind. */
+static inline int take_fd(int *fd)
+{
+    int taken = *fd;
+
+    *fd = -1;
+    return taken;
+}
+
 #endif
