@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The endpoints.  Each takes a call whose body is complete and answers it, now or later.
+ *
+ * Owner: the loop thread.
+ */
+#ifndef DAEMON_API_H
+#define DAEMON_API_H
+
+struct call;
+
+/* POST /v1/completions (api_completions.c).  The server is ready. */
+void api_completions(struct call *c);
+
+/* GET /v1/models and /v1/models/ID (api_models.c).  The server is ready. */
+void api_models(struct call *c);
+void api_model(struct call *c);
+/* GET /health, in any state. */
+void api_health(struct call *c);
+
+/* POST /tokenize and /detokenize (api_tokenize.c).  The server is ready. */
+void api_tokenize(struct call *c);
+void api_detokenize(struct call *c);
+
+#endif

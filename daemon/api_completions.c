@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * POST /v1/completions.
+ *
+ *   loop: body -> front: JSON, tokens -> loop: sched_submit -> observer: chunks or the whole answer
+ *
+ * A `struct completion` is kept by two holders that end in any order: the call, until `gone`, and
+ * whoever works on it, a front thread or the scheduler (`busy`).  When the client is gone first,
+ * the request is cancelled and the rest of the way is walked in silence.
+ */
+#include "daemon/api.h"
+
+#include "daemon/api_answer.h"
+#include "daemon/api_error.h"
+#include "daemon/front.h"
+#include "daemon/http_call.h"
+#include "daemon/log.h"
+#include "daemon/request.h"
+#include "daemon/sched.h"
+#include "daemon/server.h"
+#include "engine/engine.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+struct completion {
+    struct front_job job;   /* first: the front hands it back */
+    struct server *server;  /* borrowed, outlives us */
+    struct http *http;
+    struct call *call;      /* NULL: the client is gone */
+    bool busy;              /* on a front thread, or with the scheduler */
+    bool paused;
+    uint32_t uid;
+
+    struct buf body;        /* owned until it is parsed */
+    uint64_t body_charged;
+    struct completion_limits limits;
+    struct completion_params params;
+    struct api_error error; /* of the parsing; status 0: none */
+    struct request *request; /* one reference */
+
+    char id[40];
+    struct answer answer;
+};
+
+/* Frees once nobody holds it. */
+static void completion_settle(struct completion *c)
+{
+    if (c->busy || c->call)
+        return;
+    (void)request_unref(c->request);
+    buf_done(&c->body);
+    free(c);
+}
+
+/* Front thread. */
+static void work(struct front_job *j)
+{
+    struct completion *c = (struct completion *)j;
+
+    (void)completion_parse(c->body.data, c->body.len, &c->limits, &c->params, &c->request,
+                           &c->error);
+    buf_done(&c->body);
+}
+
+/* The one line of a request; of its text only sizes. */
+static void log_done(const struct completion *c)
+{
+    static const char *const finish[] = {"none", "stop", "length", "cancelled", "error"};
+    const struct request *r = c->request;
+    const uint64_t now = clock_ns();
+
+    log_msg(LOG_INFO,
+            "completion done request=%" PRIu64 " uid=%" PRId32 " finish=%s prompt=%zu cached=%" PRIu32
+            " read=%" PRIu32 " generated=%" PRIu32 " wait_ms=%.1f total_ms=%.1f%s%s",
+            r->id, (int32_t)r->uid, finish[r->finish], r->prompt.n, r->n_cached, r->n_read,
+            r->n_generated,
+            (double)((r->t_start ? r->t_start : now) - r->t_submit) / 1e6,
+            (double)(now - r->t_submit) / 1e6, r->finish == FINISH_ERROR ? " error=" : "",
+            r->finish == FINISH_ERROR ? r->error_text.s : "");
+}
+
+static void refuse(struct completion *c, const struct api_error *e)
+{
+    log_msg(LOG_INFO, "completion refused uid=%" PRId32 " status=%d code=%s", (int32_t)c->uid,
+            e->status, e->code ? e->code : "none");
+    call_fail(c->call, e);
+}
+
+/* There is no way to tell a stream's reader that memory is out but to end it. */
+static void give_up(struct completion *c)
+{
+    sched_cancel(c->server->sched, c->request);
+    call_abort(c->call);
+}
+
+/* Queues an event, and stops the request while its reader does not keep up. */
+static void send_event(struct completion *c, int built, struct buf *b)
+{
+    if (!c->call)
+        return;
+    if (built < 0 || call_stream_put(c->call, b->data, b->len) < 0) {
+        give_up(c);
+        return;
+    }
+    if (!c->paused && call_stream_is_full(c->call)) {
+        c->paused = true;
+        sched_pause(c->server->sched, c->request);
+    }
+}
+
+static void on_progress(struct request *r, void *arg)
+{
+    struct completion *c = arg;
+    CLEANUP(buf_done) struct buf b = {0};
+    int built;
+
+    (void)r;
+    if (!c->call || !c->params.stream || !c->params.return_progress)
+        return;
+    built = answer_progress(&c->answer, &b);
+    send_event(c, built, &b);
+}
+
+static void on_output(struct request *r, void *arg)
+{
+    struct completion *c = arg;
+    CLEANUP(buf_done) struct buf b = {0};
+    int built;
+
+    (void)r;
+    if (!c->call || !c->params.stream || !answer_has_more(&c->answer))
+        return;
+    built = answer_chunk(&c->answer, &b);
+    send_event(c, built, &b);
+}
+
+/* A request that did not come to its end. */
+static void finish_error(const struct request *r, struct api_error *e)
+{
+    if (r->finish == FINISH_CANCELLED) {
+        (void)api_error_set(e, 503, "cancelled", NULL, "the request was stopped by the server");
+    } else if (r->error == -ENOMEM) {
+        (void)api_error_oom(e);
+    } else {
+        (void)api_error_set(e, 500, r->error == ERR_NONFINITE ? "non_finite" : "engine_error", NULL,
+                            "the request failed: %s",
+                            r->error_text.s[0] ? r->error_text.s : err_str(r->error));
+    }
+}
+
+static void end_stream(struct completion *c)
+{
+    const struct request *r = c->request;
+    CLEANUP(buf_done) struct buf b = {0};
+    struct api_error e;
+    int rc;
+
+    if (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH) {
+        rc = answer_chunk(&c->answer, &b);
+        if (rc >= 0 && c->params.include_usage)
+            rc = answer_usage(&c->answer, &b);
+        if (rc >= 0)
+            rc = buf_addz(&b, "data: [DONE]\n\n");
+    } else {
+        /* No [DONE]: the answer is not whole. */
+        finish_error(r, &e);
+        rc = buf_addz(&b, "data: ");
+        if (rc >= 0)
+            rc = api_error_write(&e, &b);
+        if (rc >= 0)
+            rc = buf_addz(&b, "\n\n");
+    }
+    if (rc < 0 || call_stream_put(c->call, b.data, b.len) < 0)
+        call_abort(c->call);
+    else
+        call_stream_end(c->call);
+}
+
+static void end_whole(struct completion *c)
+{
+    const struct request *r = c->request;
+    CLEANUP(buf_done) struct buf b = {0};
+    struct api_error e;
+
+    if (r->finish != FINISH_STOP && r->finish != FINISH_LENGTH) {
+        finish_error(r, &e);
+        call_fail(c->call, &e);
+    } else if (answer_whole(&c->answer, &b) < 0) {
+        (void)api_error_oom(&e);
+        call_fail(c->call, &e);
+    } else {
+        call_answer(c->call, 200, &b);
+    }
+}
+
+static void on_done(struct request *r, void *arg)
+{
+    struct completion *c = arg;
+
+    (void)r;
+    log_done(c);
+    c->busy = false;
+    if (c->call && c->params.stream)
+        end_stream(c);
+    else if (c->call)
+        end_whole(c);
+    completion_settle(c);
+}
+
+/* The reader caught up. */
+static void on_drained(void *arg)
+{
+    struct completion *c = arg;
+
+    if (!c->paused)
+        return;
+    c->paused = false;
+    if (c->busy)
+        sched_resume(c->server->sched, c->request);
+}
+
+static void on_gone(void *arg)
+{
+    struct completion *c = arg;
+
+    c->call = NULL;
+    /* On a front thread it is not submitted yet, and never will be. */
+    if (c->busy && c->request && c->request->state != REQUEST_NEW)
+        sched_cancel(c->server->sched, c->request);
+    completion_settle(c);
+}
+
+/* sched_submit's refusals. */
+static void submit_error(int rc, const struct err_text *text, struct api_error *e)
+{
+    switch (rc) {
+    case -E2BIG:
+        (void)api_error_set(e, 400, "context_length_exceeded", "prompt", "%s", text->s);
+        break;
+    case ERR_CAPACITY:
+        (void)api_error_set(e, 400, "memory_exceeded", "prompt", "%s", text->s);
+        break;
+    case -EAGAIN:
+        (void)api_error_set(e, 429, "queue_full", NULL, "%s", text->s);
+        e->retry_after_s = 1;
+        break;
+    case -ESHUTDOWN:
+        (void)api_error_set(e, 503, "stopping", NULL, "the server is stopping");
+        e->retry_after_s = 1;
+        break;
+    case -ENOMEM:
+        (void)api_error_oom(e);
+        break;
+    default:
+        (void)api_error_set(e, 500, NULL, NULL, "%s", text->s[0] ? text->s : err_str(rc));
+        break;
+    }
+}
+
+static void submit(struct completion *c)
+{
+    struct request *r = c->request;
+    struct err_text text = {{0}};
+    struct api_error e;
+    int rc;
+
+    r->uid = c->uid;
+    r->observer = (struct request_observer){
+        .progress = on_progress, .output = on_output, .done = on_done, .arg = c};
+    rc = c->server->state == SERVER_READY ? sched_submit(c->server->sched, r, &text) : -ESHUTDOWN;
+    if (rc < 0) {
+        submit_error(rc, &text, &e);
+        refuse(c, &e);
+        return;
+    }
+    c->busy = true;
+    c->answer = (struct answer){
+        .request = r,
+        .tokenizer = c->limits.tokenizer,
+        .params = &c->params,
+        .id = c->id,
+        .model = c->server->model_id,
+        .created = (int64_t)time(NULL),
+    };
+    if (c->params.stream)
+        call_stream_begin(c->call);
+}
+
+/* The loop has the job back from the front. */
+static void parsed(struct front_job *j)
+{
+    struct completion *c = (struct completion *)j;
+
+    c->busy = false;
+    http_body_release(c->http, c->body_charged);
+    if (c->call && c->error.status)
+        refuse(c, &c->error);
+    else if (c->call)
+        submit(c);
+    completion_settle(c);
+}
+
+void api_completions(struct call *call)
+{
+    struct call_owner owner = {.gone = on_gone, .drained = on_drained};
+    struct server *s = call_server(call);
+    struct completion *c = calloc(1, sizeof *c);
+    struct api_error e;
+    uint64_t random[2];
+
+    if (!c || getrandom(random, sizeof random, 0) != sizeof random) {
+        free(c);
+        (void)api_error_oom(&e);
+        call_fail(call, &e);
+        return;
+    }
+    c->job.work = work;
+    c->job.done = parsed;
+    c->server = s;
+    c->http = call->http;
+    c->call = call;
+    c->busy = true;
+    c->uid = call->uid;
+    c->limits.tokenizer = s->tokenizer;
+    c->limits.context = engine_limits(s->engine)->context;
+    (void)snprintf(c->id, sizeof c->id, "cmpl-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+    call_take_body(call, &c->body, &c->body_charged);
+    owner.arg = c;
+    call_set_owner(call, &owner);
+    front_submit(s->front, &c->job);
+}

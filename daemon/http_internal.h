@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What http.c, http_call.c and http_route.c share. */
+#ifndef DAEMON_HTTP_INTERNAL_H
+#define DAEMON_HTTP_INTERNAL_H
+
+#include "daemon/http.h"
+#include "daemon/http_call.h"
+
+#include <stdbool.h>
+
+/* One listening socket: libmicrohttpd has one a daemon. */
+struct listener {
+    struct http *http;
+    struct MHD_Daemon *mhd;   /* owned */
+    bool is_unix;
+    sd_event_source *io;      /* owned: its epoll descriptor */
+    sd_event_source *timeout; /* owned: what it asks for */
+    sd_event_source *again;   /* owned: run it in the next turn of the loop */
+};
+
+struct http {
+    struct server *server;
+    struct http_options options;
+    struct listener *listeners; /* owned, [n_listeners] */
+    size_t n_listeners;
+    struct call *calls;         /* owned list */
+    uint32_t n_calls;
+    uint64_t body_used;         /* bytes of bodies in memory, those in the handlers' hands included */
+    uint64_t body_limit;
+    sd_event_source *deadline;  /* owned: the next http_tick */
+    uint64_t deadline_ns;       /* when it is armed for; UINT64_MAX: off */
+    uint64_t id_base, n_ids;    /* for request ids */
+};
+
+/* Looks after streams: comments into silence, stalled readers.  Called by a timer; tests call it themselves. */
+void http_tick(struct http *h);
+/* A stream began or was given bytes: http_tick is due no later than `t`. */
+void http_due(struct http *h, uint64_t t);
+/* Lets libmicrohttpd run in the next turn of the loop. */
+void http_kick(struct http *h);
+
+/* The way to a handler (http_route.c). */
+
+/* Finds the route of a new call; one that does not exist, or not for this method, is failed. */
+void route_find(struct call *c, const char *method, const char *path);
+/*
+ * The whole body is there: starts the handler.  False when the call has to wait until the server's
+ * state changes.
+ */
+bool route_start(struct call *c);
+
+#endif
