@@ -250,7 +250,7 @@ int sched_submit(struct sched *s, struct request *r, struct err_text *e)
     if (rc < 0)
         return rc;
     if (s->n_queued >= (uint64_t)s->o.max_queued + n_free_slots(s))
-        return err_set(e, ERR_CAPACITY, "%u requests are waiting already", s->n_queued);
+        return err_set(e, -EAGAIN, "%u requests are waiting already", s->n_queued);
     run = calloc(1, sizeof *run);
     if (!run)
         return err_set(e, -ENOMEM, "no memory for a request");

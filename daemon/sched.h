@@ -36,7 +36,7 @@ void sched_free(struct sched *s);
 
 /*
  * Takes a reference and runs `r`; the observer hears of it later, never from inside this call.  Errors, nothing taken: -E2BIG the prompt does not fit the context
- * (n_prompt >= context), ERR_CAPACITY it cannot fit the pool even alone or the queue is full, -ESHUTDOWN while stopping; words in `e`.
+ * (n_prompt >= context), ERR_CAPACITY it cannot fit the pool even alone, -EAGAIN the queue is full, -ESHUTDOWN while stopping; words in `e`.
  */
 int sched_submit(struct sched *s, struct request *r, struct err_text *e);
 
