@@ -64,8 +64,8 @@ size_t sampler_scratch_bytes(uint32_t n_vocab);
 
 /*
  * `history` are the n_history tokens before this one (prompt, then generated).  `logits` [n_vocab]
- * is overwritten.  0 with *ret set, or ERR_NONFINITE (NaN or +infinity anywhere; -infinity everywhere).
- * Thread-safe with own scratch.
+ * is overwritten.  0 with *ret set, ERR_NONFINITE (NaN or +infinity anywhere; -infinity everywhere), or
+ * -EINVAL when the bias bans every token.  Thread-safe with own scratch.
  */
 int sampler_pick(const struct sampler_params *p, const int32_t *history, size_t n_history,
                  float *logits, uint32_t n_vocab, void *scratch, struct sample *ret);
