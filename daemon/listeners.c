@@ -141,8 +141,11 @@ static int clear_stale(const char *path, const struct sockaddr_un *a, struct err
     return 0;
 }
 
-/* The directory of `path`, locked so that two daemons that start at once do not remove each other's
- * new socket. */
+/*
+ * The directory of `path`, made (0700) if only itself is missing, and locked, so that two daemons
+ * that start at once do not remove each other's new socket.  -1 when that fails: bind then says
+ * what is wrong.
+ */
 static int lock_dir(const char *path)
 {
     char dir[sizeof((struct sockaddr_un *)0)->sun_path];
@@ -153,6 +156,7 @@ static int lock_dir(const char *path)
         (void)snprintf(dir, sizeof dir, ".");
     else
         (void)snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    (void)mkdir(dir, 0700);
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
         (void)flock(fd, LOCK_EX);
@@ -188,8 +192,8 @@ int listener_bind(const char *path, struct listener *ret, struct err_text *e)
     }
     if (r < 0)
         return err_set(e, r, "%s: cannot listen there: %s", path, err_str(r));
-    /* Nobody can connect before listen, so the mode is right before anybody can. */
-    if (lstat(path, &st) < 0 || chmod(path, 0660) < 0 || listen(fd, BACKLOG) < 0) {
+    /* The daemon's umask leaves it to its own user until the mode is set. */
+    if (listen(fd, BACKLOG) < 0 || lstat(path, &st) < 0 || chmod(path, 0660) < 0) {
         r = -errno;
         (void)unlink(path);
         return err_set(e, r, "%s: cannot listen there: %s", path, err_str(r));
