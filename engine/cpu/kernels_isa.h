@@ -16,7 +16,7 @@ enum {
 extern const struct kernels kernels_c;
 
 /* Processors differ: only x86-64 builds have the vector versions. */
-#if defined(STRATA_HAVE_VECTOR_KERNELS)
+#if defined(__x86_64__)
 extern const struct kernels kernels_avx2;
 extern const struct kernels kernels_avx512;
 #endif
