@@ -12,14 +12,25 @@
 #ifndef ENGINE_TOK_BPE_H
 #define ENGINE_TOK_BPE_H
 
+#include "util/hash.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct token_list;
 
-struct bpe_slot;
-struct bpe_merge;
+#define BPE_NONE UINT32_MAX
+
+struct bpe_slot {
+    uint32_t tag; /* the hash, so that growing does not read the text again */
+    uint32_t sym; /* BPE_NONE: free */
+};
+
+struct bpe_merge {
+    uint32_t left, right;  /* left BPE_NONE: free, and so are the others */
+    uint32_t rank, joined; /* a pair has one rank, a rank one pair */
+};
 
 struct bpe {
     uint32_t n_vocab;
@@ -54,6 +65,20 @@ int bpe_start_merges(struct bpe *b, uint64_t n_merges);
  */
 int bpe_add_merge(struct bpe *b, const char *left, size_t n_left, const char *right, size_t n_right,
                   uint32_t rank);
+
+/* The symbol of these bytes, if merging can produce it; else BPE_NONE. */
+uint32_t bpe_find(const struct bpe *b, const char *s, size_t n);
+
+/* The entry of the pair, or the free one where it belongs. */
+static inline struct bpe_merge *bpe_find_merge(const struct bpe *b, uint32_t left, uint32_t right)
+{
+    uint32_t i = (uint32_t)hash_u64((uint64_t)left << 32 | right, b->seed) & b->merge_mask;
+
+    while (b->merges[i].left != BPE_NONE &&
+           (b->merges[i].left != left || b->merges[i].right != right))
+        i = (i + 1) & b->merge_mask;
+    return &b->merges[i];
+}
 
 /* The bytes of a token, borrowed. */
 const char *bpe_bytes(const struct bpe *b, uint32_t id, size_t *ret_n);
