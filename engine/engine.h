@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A running model: sequences, steps over batches of them, and a pool of units that holds their state.
+ * A running model: sequences, steps over batches of them, and a pool of units that holds their
+ * state.
  *
- * Unit    the one size of memory state is managed in: the K/V of one page (64 tokens of one sequence) in every
- *         attention layer, the draft layer last, as [layer][K|V][kv head][token][dim].  The pool is an array of
- *         units; the owner decides which unit holds what, and counts references in `struct units`.
- * Page    a unit in a sequence's page table; page p holds the rows of positions 64p .. 64p+63.  Rows beyond the sequence's
- *         length are undefined in the pool and are zeroed by an export that says so.
- * Checkpoint  checkpoint_units units holding, one after the other as one run of bytes: for every DeltaNet layer the convolution history
- *         [taps-1][channels] f32 and the state [value head][dk][dv] f32, then the last hidden row [n_embd] f32 (after the final norm) that
- *         the draft layer's next row needs.  A pure attention model without draft block has none (checkpoint_units is 0).
+ * Unit    the one size of memory state is managed in: the K/V of one page (64 tokens of one
+ * sequence) in every attention layer, the draft layer last, as [layer][K|V][kv head][token][dim].
+ * The pool is an array of units; the owner decides which unit holds what, and counts references in
+ * `struct units`. Page    a unit in a sequence's page table; page p holds the rows of positions 64p
+ * .. 64p+63.  Rows beyond the sequence's length are undefined in the pool and are zeroed by an
+ * export that says so. Checkpoint  checkpoint_units units holding, one after the other as one run
+ * of bytes: for every DeltaNet layer the convolution history [taps-1][channels] f32 and the state
+ * [value head][dk][dv] f32, then the last hidden row [n_embd] f32 (after the final norm) that the
+ * draft layer's next row needs.  A pure attention model without draft block has none
+ * (checkpoint_units is 0).
  *
- * Everything that takes time is a job.  engine_submit returns at once; the job, and everything it points to, belongs to the
- * engine until engine_reap hands it back with `status` set.  Steps, mounts, commits and releases run in the order of submission, so a step
- * may be submitted for a sequence whose last step has not completed (`ids` NULL: "the token just sampled").  Transfers (export, import, copy) run beside them, in
- * order among themselves; whoever submits them waits for an import or copy to complete before submitting a mount or step that reads those units,
- * and does not export a page that a step in flight may write.  A unit in a job must not be reused before the job was reaped:
- * submit takes a reference on every unit of a transfer, mount, or step and reap returns it (a sequence's pages are held from the
- * step or mount that brought them until its release was reaped).
+ * Everything that takes time is a job.  engine_submit returns at once; the job, and everything it
+ * points to, belongs to the engine until engine_reap hands it back with `status` set.  Steps,
+ * mounts, commits and releases run in the order of submission, so a step may be submitted for a
+ * sequence whose last step has not completed (`ids` NULL: "the token just sampled").  Transfers
+ * (export, import, copy) run beside them, in order among themselves; whoever submits them waits for
+ * an import or copy to complete before submitting a mount or step that reads those units, and does
+ * not export a page that a step in flight may write.  A unit in a job must not be reused before the
+ * job was reaped: submit takes a reference on every unit of a transfer, mount, or step and reap
+ * returns it (a sequence's pages are held from the step or mount that brought them until its
+ * release was reaped).
  *
  * In the exact modes a row's result depends on the tokens before it alone (kernels.h).
  *
- * Owner: the thread that called engine_open (the daemon's loop).  The engine has threads of its own behind this interface.
+ * Owner: the thread that called engine_open (the daemon's loop).  The engine has threads of its own
+ * behind this interface.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -38,7 +45,9 @@ struct err_text;
 struct model;
 struct sequence;
 
-enum { ENGINE_PAGE_TOKENS = 64 };
+enum {
+    ENGINE_PAGE_TOKENS = 64
+};
 
 struct engine_options {
     const char *kv_type;  /* "f16" (NULL), "bf16", "f32" */
@@ -52,20 +61,22 @@ struct engine_options {
 
 /* What opening would take, computed without allocating (`--check`). */
 struct engine_plan {
-    uint64_t weight_bytes;   /* mapped from the file */
-    uint64_t unit_bytes;     /* one page */
-    uint32_t n_units;        /* pool_bytes / unit_bytes */
+    uint64_t weight_bytes; /* mapped from the file */
+    uint64_t unit_bytes;   /* one page */
+    uint32_t n_units;      /* pool_bytes / unit_bytes */
     uint32_t checkpoint_units;
     uint64_t checkpoint_bytes;
     uint64_t sequence_bytes; /* live recurrent state and tables of one sequence */
     uint64_t workspace_bytes;
     uint32_t context;
-    uint32_t max_rows;       /* most rows of one step */
+    uint32_t max_rows; /* most rows of one step */
 };
-int engine_plan(const struct model *m, const struct engine_options *o, struct engine_plan *ret, struct err_text *e);
+int engine_plan(const struct model *m, const struct engine_options *o, struct engine_plan *ret,
+                struct err_text *e);
 
 /* `m` is borrowed until engine_close. */
-int engine_open(const struct model *m, const struct engine_options *o, struct engine **ret, struct err_text *e);
+int engine_open(const struct model *m, const struct engine_options *o, struct engine **ret,
+                struct err_text *e);
 /* Every sequence must be released and every job reaped. */
 void engine_close(struct engine *e);
 
@@ -85,53 +96,70 @@ int sequence_new(struct engine *e, struct sequence **ret);
 uint32_t sequence_length(const struct sequence *s);
 /* Pages its table will have. */
 uint32_t sequence_n_pages(const struct sequence *s);
-/* Rows of this sequence that have not started are skipped from now on: their entries complete with -ECANCELED.  Any job order. */
+/* Their units, in order; valid until the next submit for this sequence. */
+const uint32_t *sequence_pages(const struct sequence *s);
+/* Rows of this sequence that have not started are skipped from now on: their entries complete with
+ * -ECANCELED.  Any job order. */
 void sequence_cancel(struct sequence *s);
 
-enum job_kind { JOB_STEP, JOB_MOUNT, JOB_COMMIT, JOB_RELEASE, JOB_EXPORT, JOB_IMPORT, JOB_COPY };
+enum job_kind {
+    JOB_STEP,
+    JOB_MOUNT,
+    JOB_COMMIT,
+    JOB_RELEASE,
+    JOB_EXPORT,
+    JOB_IMPORT,
+    JOB_COPY
+};
 
 /* The head of every job; embed it first. */
 struct job {
     struct mail mail; /* the engine's */
     enum job_kind kind;
-    int status;       /* set on completion: 0 or negative */
-    void *user;       /* the owner's */
+    int status; /* set on completion: 0 or negative */
+    void *user; /* the owner's */
 };
 
 /* A checkpoint to take inside the step that passes it: the state after exactly `pos` tokens. */
 struct step_capture {
-    uint32_t pos;           /* in (length before the entry, length after it] */
-    const uint32_t *units;  /* [checkpoint_units] */
+    uint32_t pos;          /* in (length before the entry, length after it] */
+    const uint32_t *units; /* [checkpoint_units] */
 };
 
 struct step_entry {
-    struct sequence *seq;     /* at most once per step */
-    const int32_t *ids;       /* [n_rows]; NULL: one row, the token this sequence sampled last */
+    struct sequence *seq; /* at most once per step */
+    const int32_t *ids;   /* [n_rows]; NULL: one row, the token this sequence sampled last */
     uint32_t n_rows;
-    uint32_t n_logits;        /* the last n_logits rows get logits and are sampled, in order */
-    bool tentative;           /* rows count only once committed (JOB_COMMIT), e.g. drafts; n_rows <= ENGINE_TENTATIVE_ROWS */
-    const uint32_t *units;    /* pages to append to the table before the rows run: as many as the rows need */
+    uint32_t n_logits; /* the last n_logits rows get logits and are sampled, in order */
+    bool tentative;    /* rows count only once committed (JOB_COMMIT), e.g. drafts; n_rows <=
+                          ENGINE_TENTATIVE_ROWS */
+    const uint32_t
+        *units; /* pages to append to the table before the rows run: as many as the rows need */
     uint32_t n_units;
     const struct step_capture *captures; /* ascending; not with tentative */
     uint32_t n_captures;
     const struct sampler_params *sampling; /* when n_logits > 0 */
-    float *logits;            /* optional copy of the raw rows, [n_logits][n_vocab] */
+    float *logits;                         /* optional copy of the raw rows, [n_logits][n_vocab] */
 
     /* Results. */
-    int status;               /* 0; -ECANCELED; ERR_ENDED (ids NULL after an end token): nothing ran; ERR_NONFINITE: rows ran, the sequence is spoilt */
-    struct sample *samples;   /* [n_logits], caller's memory */
+    int status;             /* 0; -ECANCELED; ERR_ENDED (ids NULL after an end token): nothing ran;
+                               ERR_NONFINITE: rows ran, the sequence is spoilt */
+    struct sample *samples; /* [n_logits], caller's memory */
 };
 
-enum { ENGINE_TENTATIVE_ROWS = 16 };
+enum {
+    ENGINE_TENTATIVE_ROWS = 16
+};
 
 struct job_step {
     struct job job;
     struct step_entry *entries;
     uint32_t n_entries;
-    uint64_t run_ns;          /* result: time from start to end of the step */
+    uint64_t run_ns; /* result: time from start to end of the step */
 };
 
-/* Accepts the first n_rows of the rows of the tentative entry that ran last on `seq`; the others never were (recurrent state included). */
+/* Accepts the first n_rows of the rows of the tentative entry that ran last on `seq`; the others
+ * never were (recurrent state included). */
 struct job_commit {
     struct job job;
     struct sequence *seq;
@@ -141,8 +169,9 @@ struct job_commit {
 };
 
 /*
- * Puts a new sequence at `pos`: its table becomes `pages` (ceil(pos/64) of them; the last one must be the sequence's own when pos is not a
- * multiple of 64, since it will be written), its recurrent state that of the checkpoint.  `tokens` [pos] are its history (for penalties).
+ * Puts a new sequence at `pos`: its table becomes `pages` (ceil(pos/64) of them; the last one must
+ * be the sequence's own when pos is not a multiple of 64, since it will be written), its recurrent
+ * state that of the checkpoint.  `tokens` [pos] are its history (for penalties).
  */
 struct job_mount {
     struct job job;
@@ -151,10 +180,12 @@ struct job_mount {
     const int32_t *tokens;
     const uint32_t *pages;
     uint32_t n_pages;
-    const uint32_t *checkpoint; /* [checkpoint_units]; NULL only when checkpoint_units is 0 or pos is 0 */
+    const uint32_t
+        *checkpoint; /* [checkpoint_units]; NULL only when checkpoint_units is 0 or pos is 0 */
 };
 
-/* Ends a sequence; its pages lose the sequence's reference when the job is reaped, and the pointer dies then. */
+/* Ends a sequence; its pages lose the sequence's reference when the job is reaped, and the pointer
+ * dies then. */
 struct job_release {
     struct job job;
     struct sequence *seq;
@@ -165,7 +196,8 @@ struct transfer {
     uint32_t unit;
     void *host;        /* unit_bytes of them; export writes, import reads */
     uint32_t from;     /* JOB_COPY: source unit, `unit` is the destination */
-    uint32_t n_tokens; /* export and copy of a partial page: rows from here on are zeroed in the copy; 0 or 64: whole unit as it is */
+    uint32_t n_tokens; /* export and copy of a partial page: rows from here on are zeroed in the
+                          copy; 0 or 64: whole unit as it is */
 };
 struct job_transfer {
     struct job job;
@@ -174,13 +206,15 @@ struct job_transfer {
 };
 
 /*
- * Hands a job over.  0; -EINVAL for a job that contradicts the rules above (nothing is taken over; reason in `e`).
+ * Hands a job over.  0; -EINVAL for a job that contradicts the rules above (nothing is taken over;
+ * reason in `e`).
  */
 int engine_submit(struct engine *e, struct job *j, struct err_text *err);
 
 /* A completed job, or NULL at once.  engine_fd is readable while there is one. */
 struct job *engine_reap(struct engine *e);
-/* Sleeps until a job completes; NULL when nothing is in flight.  For tests and tools; the daemon's loop never calls it. */
+/* Sleeps until a job completes; NULL when nothing is in flight.  For tests and tools; the daemon's
+ * loop never calls it. */
 struct job *engine_wait(struct engine *e);
 int engine_fd(const struct engine *e);
 

@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 struct units {
-    uint32_t n;       /* units in the pool */
+    uint32_t n; /* units in the pool */
     uint32_t n_free;
-    uint32_t *refs;   /* owned, [n]; 0 is free */
-    uint32_t *free;   /* owned, stack of n_free free units */
+    uint32_t *refs; /* owned, [n]; 0 is free */
+    uint32_t *free; /* owned, stack of n_free free units */
 };
 
 int units_init(struct units *u, uint32_t n);
