@@ -74,9 +74,9 @@ int client_connect(const struct ctl *c, const char *path, const char *file, int 
     if (found >= 0)
         return say_why(c, place[found], r[found]);
     return ctl_say(c, CTL_NOT_RUNNING,
-                   "strataD is not running as \"%s\": there is neither %s%s%s; -i NAME or --socket "
-                   "PATH say where else to look",
-                   c->instance, place[0], place[0][0] && place[1][0] ? " nor " : "", place[1]);
+                   "strataD is not running as \"%s\": there is no %s%s%s; -i NAME or --socket PATH "
+                   "say where else to look",
+                   c->instance, place[0], place[0][0] && place[1][0] ? " and no " : "", place[1]);
 }
 
 static int send_all(int fd, const struct buf *b)

@@ -131,7 +131,7 @@ static int set_key(struct options *o, const char *name, unsigned int line, const
 
     if (spec && !(spec->flags & OPTION_ARGV_ONLY)) {
         r = options_set(o, spec, &v, &why);
-        return r < 0 ? err_set(e, r, "%s:%u: %s", name, line, why.s) : 0;
+        return r < 0 ? err_set(e, r, "%s:%u: \"%s\": %s", name, line, key, why.s) : 0;
     }
     if (spec)
         return err_set(e, -EINVAL, "%s:%u: \"%s\" is an option of the command line, not a key",

@@ -39,6 +39,7 @@
 #include <systemd/sd-event.h>
 
 static const uint64_t TICK_US = 100000;
+static const uint64_t DRAIN_TICK_US = 20000;
 static const uint64_t EXTEND_US =
     30000000; /* more time from the manager, as long as something moves */
 static const uint64_t GRACE_NS =
@@ -231,7 +232,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         break;
     }
     (void)sd_event_now(sd_event_source_get_event(s), CLOCK_MONOTONIC, &usec);
-    (void)sd_event_source_set_time(s, usec + TICK_US);
+    (void)sd_event_source_set_time(s, usec + (l->draining ? DRAIN_TICK_US : TICK_US));
     return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
 

@@ -183,43 +183,52 @@ bool options_equal(const struct option_spec *spec, const struct options *a, cons
     return true;
 }
 
-static const char *kind_words(const struct option_value *v)
+/* What was found, as a message says it; in `out` where that takes making. */
+static const char *found_words(const struct option_value *v, char *out, size_t size)
 {
+    char shown[64];
+
     switch (v->kind) {
     case VALUE_NULL:
         return "null";
     case VALUE_BOOL:
         return v->b ? "true" : "false";
     case VALUE_INT:
-        return "a number";
+        (void)snprintf(out, size, "the number %lld", (long long)v->i);
+        return out;
     case VALUE_REAL:
-        return "a fraction";
+        (void)snprintf(out, size, "the number %g", v->d);
+        return out;
     case VALUE_TEXT:
-        return "a string";
+        (void)snprintf(out, size, "the text \"%s\"",
+                       err_escape(shown, sizeof shown, v->s, strlen(v->s)));
+        return out;
     case VALUE_OTHER:
         return v->s;
     }
     return "something else";
 }
 
-static int wrong_type(const struct option_spec *spec, const struct option_value *v,
+/* Neither type nor words fit. */
+static int unexpected(const struct option_spec *spec, const struct option_value *v,
                       struct err_text *e)
 {
+    char out[128];
+    const char *found = found_words(v, out, sizeof out);
+
     switch (spec->type) {
     case OPTION_UINT:
-        return err_set(e, -EINVAL, "\"%s\": expected a whole number from %u to %u, found %s",
-                       spec->name, spec->min, spec->max, kind_words(v));
+        return err_set(e, -EINVAL, "expected a whole number from %u to %u, found %s", spec->min,
+                       spec->max, found);
     case OPTION_BOOL:
-        return err_set(e, -EINVAL, "\"%s\": expected true or false, found %s", spec->name,
-                       kind_words(v));
+        return err_set(e, -EINVAL, "expected true or false, found %s", found);
     case OPTION_CHOICE:
-        return err_set(e, -EINVAL, "\"%s\": expected one of %s, found %s", spec->name,
-                       spec->choices, kind_words(v));
+        return err_set(e, -EINVAL, "expected one of %s, found %s", spec->choices, found);
     case OPTION_STRING:
     case OPTION_LATER:
         break;
     }
-    return err_set(e, -EINVAL, "\"%s\": expected a string, found %s", spec->name, kind_words(v));
+    return err_set(e, -EINVAL, "expected text, found %s", found);
 }
 
 /* Instance names end in paths, so they can neither leave a directory nor hide in one. */
@@ -239,14 +248,12 @@ static int set_string(struct options *o, const struct option_spec *spec,
     char *s;
 
     if (v->kind != VALUE_TEXT)
-        return wrong_type(spec, v, e);
+        return unexpected(spec, v, e);
     if (v->s[0] == '\0')
-        return err_set(e, -EINVAL, "\"%s\": must not be empty", spec->name);
+        return err_set(e, -EINVAL, "must not be empty");
     if ((spec->flags & OPTION_IS_NAME) && !is_name(v->s))
-        return err_set(
-            e, -EINVAL,
-            "\"%s\": expected 1 to 64 letters, digits, '_', '-' or '.', not beginning with '.'",
-            spec->name);
+        return err_set(e, -EINVAL,
+                       "expected 1 to 64 letters, digits, '_', '-' or '.', not beginning with '.'");
     s = strdup(v->s);
     if (!s)
         return err_set(e, -ENOMEM, "out of memory");
@@ -258,20 +265,15 @@ static int set_string(struct options *o, const struct option_spec *spec,
 static int set_choice(struct options *o, const struct option_spec *spec,
                       const struct option_value *v, struct err_text *e)
 {
-    char shown[128];
-
     if (v->kind != VALUE_TEXT)
-        return wrong_type(spec, v, e);
-    err_escape(shown, sizeof shown, v->s, strlen(v->s));
-    if (list_find(spec->choices, v->s)) {
-        *(const char **)field_of(o, spec) = choice_word(v->s);
-        return 0;
-    }
+        return unexpected(spec, v, e);
     if (list_find(spec->later, v->s))
-        return err_set(e, ERR_UNSUPPORTED, "\"%s\": \"%s\" is not supported yet: it comes with %s",
-                       spec->name, shown, spec->comes_with);
-    return err_set(e, -EINVAL, "\"%s\": expected one of %s, found \"%s\"", spec->name,
-                   spec->choices, shown);
+        return err_set(e, ERR_UNSUPPORTED, "\"%s\" is not supported yet: it comes with %s", v->s,
+                       spec->comes_with);
+    if (!list_find(spec->choices, v->s))
+        return unexpected(spec, v, e);
+    *(const char **)field_of(o, spec) = choice_word(v->s);
+    return 0;
 }
 
 static int set_uint(struct options *o, const struct option_spec *spec, const struct option_value *v,
@@ -284,10 +286,10 @@ static int set_uint(struct options *o, const struct option_spec *spec, const str
     else if (v->kind == VALUE_REAL && v->d == trunc(v->d) && fabs(v->d) < 1e15)
         i = (int64_t)v->d; /* 20.0 is 20 */
     else
-        return wrong_type(spec, v, e);
+        return unexpected(spec, v, e);
     if (i < (int64_t)spec->min || i > (int64_t)spec->max)
-        return err_set(e, -ERANGE, "\"%s\": %lld is out of range: a whole number from %u to %u",
-                       spec->name, (long long)i, spec->min, spec->max);
+        return err_set(e, -ERANGE, "%lld is out of range: a whole number from %u to %u",
+                       (long long)i, spec->min, spec->max);
     *(uint32_t *)field_of(o, spec) = (uint32_t)i;
     return 0;
 }
@@ -306,8 +308,7 @@ static int set_later(const struct option_spec *spec, const struct option_value *
         is_off = v->i == 0 && strcmp(spec->off, "0") == 0;
     if (is_off)
         return 0;
-    return err_set(e, ERR_UNSUPPORTED, "\"%s\" is not supported yet: it comes with %s", spec->name,
-                   spec->comes_with);
+    return err_set(e, ERR_UNSUPPORTED, "not supported yet: it comes with %s", spec->comes_with);
 }
 
 int options_set(struct options *o, const struct option_spec *spec, const struct option_value *v,
@@ -325,7 +326,7 @@ int options_set(struct options *o, const struct option_spec *spec, const struct 
         return set_uint(o, spec, v, e);
     case OPTION_BOOL:
         if (v->kind != VALUE_BOOL)
-            return wrong_type(spec, v, e);
+            return unexpected(spec, v, e);
         *(bool *)field_of(o, spec) = v->b;
         return 0;
     case OPTION_LATER:

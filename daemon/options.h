@@ -95,8 +95,9 @@ int options_init(struct options *o);
 void options_done(struct options *o);
 
 /*
- * Sets one.  0, -ENOMEM, or with `e` naming the setting and what it takes: -EINVAL wrong type or
- * malformed, -ERANGE out of range, ERR_UNSUPPORTED for later work.  Nothing changes on failure.
+ * Sets one.  0, -ENOMEM, or with `e` saying what it takes (the caller says where it stood): -EINVAL
+ * wrong type or malformed, -ERANGE out of range, ERR_UNSUPPORTED for later work.  Nothing changes
+ * on failure.
  */
 int options_set(struct options *o, const struct option_spec *spec, const struct option_value *v,
                 struct err_text *e);
