@@ -63,7 +63,8 @@ START_TEST(escaped_text_is_printable_ascii)
     char out[64];
 
     ck_assert_str_eq(err_escape(out, sizeof out, "a b", 3), "a b");
-    ck_assert_str_eq(err_escape(out, sizeof out, "\"\\\n\x7f\xc3\0z", 7), "\\x22\\x5c\\x0a\\x7f\\xc3\\x00z");
+    ck_assert_str_eq(err_escape(out, sizeof out, "\"\\\n\x7f\xc3\0z", 7),
+                     "\\x22\\x5c\\x0a\\x7f\\xc3\\x00z");
     ck_assert_str_eq(err_escape(out, sizeof out, "", 0), "");
 }
 END_TEST
