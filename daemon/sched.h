@@ -66,6 +66,7 @@ void sched_slot(const struct sched *s, uint32_t i, struct slot_info *ret);
 
 struct sched_totals {
     uint64_t requests, finished, cancelled, failed;
+    uint64_t parked;          /* times that one went back to the queue for want of pages */
     uint64_t prompt_tokens, generated_tokens;
     uint64_t steps, step_ns;
     uint32_t queued, running;

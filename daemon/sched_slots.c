@@ -205,6 +205,7 @@ void slot_released(struct sched *s, struct slot *slot)
 void run_park(struct sched *s, struct run *run)
 {
     run->r->state = REQUEST_QUEUED;
+    s->totals.parked++;
     slot_release(s, run->slot);
 }
 
