@@ -197,14 +197,10 @@ void ggufw_drop_tensor(struct ggufw *w, const char *name)
     memmove(t, t + 1, (size_t)(&w->tensors[w->n_tensors] - t) * sizeof *t);
 }
 
-void ggufw_rename_tensor(struct ggufw *w, const char *name, const char *new_name)
+void ggufw_name_tensor(struct ggufw_tensor *t, const char *name, size_t n)
 {
-    struct ggufw_tensor *t = ggufw_find(w, name);
-
-    if (!t)
-        return;
     buf_clear(&t->name);
-    put(&t->name, new_name, strlen(new_name));
+    put(&t->name, name, n);
 }
 
 void ggufw_bytes(const struct ggufw *w, struct buf *out)

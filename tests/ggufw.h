@@ -86,7 +86,7 @@ struct ggufw_tensor *ggufw_tensor(struct ggufw *w, const char *name, uint32_t ty
 /* NULL when absent. */
 struct ggufw_tensor *ggufw_find(struct ggufw *w, const char *name);
 void ggufw_drop_tensor(struct ggufw *w, const char *name);
-void ggufw_rename_tensor(struct ggufw *w, const char *name, const char *new_name);
+void ggufw_name_tensor(struct ggufw_tensor *t, const char *name, size_t n);
 
 /* Appends the file to `out`. */
 void ggufw_bytes(const struct ggufw *w, struct buf *out);
