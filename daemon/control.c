@@ -275,10 +275,8 @@ static int on_listen(sd_event_source *s, int fd, uint32_t revents, void *arg)
     return 0;
 }
 
-/* Once a second: counters for the rates, stalled clients, accepting again. */
-static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
+void control_tick(struct control *c)
 {
-    struct control *c = arg;
     struct rates_sample now = {.ns = clock_ns()};
     struct peer *next;
 
@@ -300,7 +298,12 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
             peer_free(p);
         }
     }
-    (void)sd_event_source_set_enabled(c->listen, SD_EVENT_ON);
+    (void)sd_event_source_set_enabled(c->listen, SD_EVENT_ON); /* after a lack of descriptors */
+}
+
+static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
+{
+    control_tick(arg);
     (void)sd_event_source_set_time(s, usec + SECOND_US);
     return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }

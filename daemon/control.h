@@ -14,4 +14,8 @@ struct server;
 int control_new(struct server *s, int fd, struct control **ret);
 void control_free(struct control *c);
 
+/* What a timer does once a second: counters for the rates, clients that stalled.  Tests call it
+ * themselves. */
+void control_tick(struct control *c);
+
 #endif

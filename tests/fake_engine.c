@@ -131,6 +131,18 @@ void engine_close(struct engine *e)
     free(e);
 }
 
+const char *engine_isa(const struct engine *e)
+{
+    (void)e;
+    return "fake";
+}
+
+uint32_t engine_n_threads(const struct engine *e)
+{
+    (void)e;
+    return 1;
+}
+
 const struct engine_plan *engine_limits(const struct engine *e)
 {
     return &e->plan;
