@@ -132,7 +132,13 @@ static void emit(int priority, enum log_event event, const struct log_field *fie
         sink_state.sink(priority, text, sink_state.sink_arg);
         return;
     }
-    if (sink_state.to_journal && send_to_journal(priority, event, fields, text) >= 0)
+    /*
+     * The journal asks the kernel whose a datagram is, and a process that has ended since has no
+     * unit any more; a stream's unit was known when it was opened.  So a plain error, which may be
+     * the last word before the exit, goes to standard error.
+     */
+    if (sink_state.to_journal && !(priority <= LOG_ERR && !fields && event == LOG_EVENT_NONE) &&
+        send_to_journal(priority, event, fields, text) >= 0)
         return;
     if (sink_state.with_prefix || sink_state.to_journal)
         (void)fprintf(stderr, "<%d>%s\n", priority, text);

@@ -114,8 +114,12 @@ AC_DEFUN([STRATA_ARG_DIRS], [
     AC_ARG_WITH([sysusersdir],
         [AS_HELP_STRING([--with-sysusersdir=DIR], [sysusers.d files (default: systemd.pc's; no: none)])],
         [], [with_sysusersdir=auto])
+    AC_ARG_WITH([catalogdir],
+        [AS_HELP_STRING([--with-catalogdir=DIR], [the journal's catalogue (default: systemd.pc's; no: none)])],
+        [], [with_catalogdir=auto])
     STRATA_DIR([systemdsystemunitdir], [systemd_system_unit_dir], [/usr/lib/systemd/system])
     STRATA_DIR([sysusersdir], [sysusers_dir], [/usr/lib/sysusers.d])
+    STRATA_DIR([catalogdir], [catalogdir], [/usr/lib/systemd/catalog])
 ])
 
 dnl STRATA_DIR(NAME, VARIABLE OF systemd.pc, FALLBACK)

@@ -8,8 +8,15 @@
 # The environment gives BUILDDIR and, when there is one, SYSTEMD_ANALYZE.
 
 set -u
-build=${BUILDDIR:-.}
+build=${BUILDDIR:-.} src=${SRCDIR:-.}
 analyze=${SYSTEMD_ANALYZE:-}
+
+in_code=$(sed -n 's/^ *return "\([0-9a-f]\{32\}\)";/\1/p' "$src/daemon/log.c" | sort)
+in_catalog=$(sed -n 's/^-- \([0-9a-f]\{32\}\)$/\1/p' "$build/units/strata.catalog" | sort)
+if [ -z "$in_code" ] || [ "$in_code" != "$in_catalog" ]; then
+    printf 'check_units: daemon/log.c has the events\n%s\nand the catalogue explains\n%s\n' "$in_code" "$in_catalog" >&2
+    exit 1
+fi
 
 if [ -z "$analyze" ]; then
     echo "SKIPPED: systemd-analyze is not installed, so the units were not checked" >&2
