@@ -43,7 +43,7 @@ struct gguf_str {
 
 struct tensor {
     struct gguf_str name;
-    const void *data; /* borrowed from the mapping */
+    const void *data; /* borrowed from the mapping; aligned to 8 or more when that is */
     uint32_t type;    /* enum tensor_type */
     uint32_t n_dims;
     uint64_t dims[4];   /* dims[0] runs fastest; missing ones are 1 */

@@ -5,7 +5,7 @@
  *
  * One description covers the families: a layer is attention or gated DeltaNet, its feed-forward
  * part is dense or a mixture of experts, and optional tensors are NULL.  Families that are not
- * listed in model.c are refused by the name of `general.architecture`; weight types that no
+ * listed in model_family.c are refused by the name of `general.architecture`; weight types that no
  * kernel reads are refused by tensor name and type.
  *
  * Immutable after model_open; any thread may read.
@@ -54,10 +54,7 @@ struct hparams {
     bool has_draft;
 };
 
-enum layer_kind {
-    LAYER_ATTENTION,
-    LAYER_DELTANET
-};
+enum layer_kind { LAYER_ATTENTION, LAYER_DELTANET };
 
 /*
  * All matrices are [out][in] row-major as y = W x (dims = {in, out}); norms and biases are F32.

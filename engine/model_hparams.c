@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Far above any published model, and small enough that products of any two fit 64 bits with room.
- */
+/* Far above any published model, and small enough that the product of any two fits 64 bits. */
 enum {
     MAX_LAYERS = 1024,
     MAX_EXPERTS = 4096,

@@ -29,9 +29,7 @@ struct model_reader {
     struct err_text *e;
 };
 
-enum {
-    MODEL_KEY_BYTES = 96
-};
+enum { MODEL_KEY_BYTES = 96 };
 
 /* "arch.suffix" in `out`, which it returns. */
 const char *model_key(const struct model_reader *r, const char *suffix, char out[MODEL_KEY_BYTES]);

@@ -7,34 +7,77 @@
 
 #include "util/err.h"
 
+#include <endian.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 enum {
-    Q8_0_BYTES = 34, /* a half-precision scale and 32 integers */
     NAME_BYTES = 256,
+    CHUNK = 256, /* values looked at before asking: a fixed count, which compilers vectorise */
 };
+
+/* A value is not finite when all bits of its exponent are set. */
+enum {
+    EXP_F16 = 0x7c00,
+    EXP_BF16 = 0x7f80,
+};
+#define EXP_F32 UINT32_C(0x7f800000)
 
 static uint16_t load_u16(const uint8_t *p)
 {
-    return (uint16_t)(p[0] | p[1] << 8);
+    uint16_t v;
+
+    memcpy(&v, p, sizeof v);
+    return le16toh(v);
 }
 
 static uint32_t load_u32(const uint8_t *p)
 {
-    return (uint32_t)load_u16(p) | (uint32_t)load_u16(p + 2) << 16;
+    uint32_t v;
+
+    memcpy(&v, p, sizeof v);
+    return le32toh(v);
 }
 
-/* One value of `step` bytes at p: are all bits of its exponent set? */
-static bool is_odd(uint32_t type, const uint8_t *p)
+/* Is one of the next CHUNK values not finite? */
+static bool chunk_u16(const uint8_t *p, uint16_t exp)
+{
+    uint16_t bad = 0;
+
+    for (size_t i = 0; i < CHUNK; i++)
+        bad |= (uint16_t)((load_u16(p + 2 * i) & exp) == exp);
+    return bad != 0;
+}
+
+static bool chunk_u32(const uint8_t *p, uint32_t exp)
+{
+    uint32_t bad = 0;
+
+    for (size_t i = 0; i < CHUNK; i++)
+        bad |= (uint32_t)((load_u32(p + 4 * i) & exp) == exp);
+    return bad != 0;
+}
+
+/* One value, or the scale of a Q8_0 block, which opens the block. */
+static bool is_bad(uint32_t type, const uint8_t *p)
 {
     if (type == TENSOR_F32)
-        return (load_u32(p) & 0x7f800000) == 0x7f800000;
+        return (load_u32(p) & EXP_F32) == EXP_F32;
     if (type == TENSOR_BF16)
-        return (load_u16(p) & 0x7f80) == 0x7f80;
-    return (load_u16(p) & 0x7c00) == 0x7c00; /* F16, and the scale of Q8_0 */
+        return (load_u16(p) & EXP_BF16) == EXP_BF16;
+    return (load_u16(p) & EXP_F16) == EXP_F16;
+}
+
+/* Whether the chunk at p is worth a closer look. */
+static bool is_chunk_bad(uint32_t type, const uint8_t *p)
+{
+    if (type == TENSOR_F32)
+        return chunk_u32(p, EXP_F32);
+    if (type == TENSOR_Q8_0)
+        return true;
+    return chunk_u16(p, type == TENSOR_BF16 ? EXP_BF16 : EXP_F16);
 }
 
 struct scan {
@@ -58,11 +101,19 @@ static int scan_tensor(const struct tensor *t, void *arg)
 
     if (!tensor_type_block(t->type, &elems, &step))
         return 0;
-    for (uint64_t at = 0; at < t->n_bytes; at += step)
-        if (is_odd(t->type, p + at))
-            return fail(s, t, at / step * elems,
-                        t->type == TENSOR_Q8_0 ? "has a scale that is not finite"
-                                               : "is not finite");
+    for (uint64_t at = 0, left; at < t->n_bytes; at += left) {
+        left = t->n_bytes - at;
+        if (left > (uint64_t)CHUNK * step) {
+            left = (uint64_t)CHUNK * step;
+            if (!is_chunk_bad(t->type, p + at))
+                continue;
+        }
+        for (uint64_t k = 0; k < left; k += step)
+            if (is_bad(t->type, p + at + k))
+                return fail(s, t, (at + k) / step * elems,
+                            t->type == TENSOR_Q8_0 ? "has a scale that is not finite"
+                                                   : "is not finite");
+    }
     return 0;
 }
 

@@ -150,15 +150,14 @@ static const char *const refused_in_layer[] = {
     "ffn_down.bias",
     "attn_norm.bias",
     "ffn_norm.bias",
+    "attn_sinks.weight",
+    "post_ffw_norm.weight",
     "ffn_gate_inp.bias",
     "exp_probs_b.bias",
-    "attn_sinks.weight",
-    "attn_post_norm.weight",
-    "post_ffw_norm.weight",
     "ffn_gate_exps.bias",
     "ffn_up_exps.bias",
     "ffn_down_exps.bias",
-    "ffn_gate_up_exps.weight", /* fused gate and up */
+    "ffn_gate_up_exps.weight", /* gate and up fused: no place for it yet */
     "nextn.embed_tokens.weight",
     "nextn.shared_head_head.weight",
 };
@@ -176,10 +175,7 @@ struct loader {
     struct err_text *e;
 };
 
-enum {
-    NAME_BYTES = 96,
-    SHAPE_BYTES = 96
-};
+enum { NAME_BYTES = 96, SHAPE_BYTES = 96 };
 
 static char *show_shape(char out[SHAPE_BYTES], const uint64_t *dims, unsigned int n)
 {
@@ -335,7 +331,7 @@ static int load_draft(const struct loader *l, struct draft *draft)
     r = refuse(l, prefix, refused_in_layer, N_ROLES(refused_in_layer));
     if (r < 0)
         return r;
-    if (has_any(l, prefix, ffn))
+    if (has_any(l, prefix, PART_FFN))
         required |= ffn | PART_POST;
     else
         optional |= PART_POST;
