@@ -53,7 +53,7 @@ int main(int argc, char **argv)
         const char *name;
         struct mkmodel o;
     } seeds[] = {
-        {"llama", {.family = "llama", .rope_freqs = true, .untied = true}},
+        {"llama", {.family = "llama", .untied = true}},
         {"qwen3", {.family = "qwen3", .bias = true}},
         {"qwen35", {.family = "qwen35", .draft = true, .n_layer = 2, .interval = 2}},
         {"qwen35moe", {.family = "qwen35moe", .draft = true, .n_layer = 2, .interval = 2}},
