@@ -5,7 +5,7 @@
  *   loop: body -> front: JSON, tokens -> loop: sched_submit -> observer: chunks or the whole answer
  *
  * A `struct completion` is kept by two holders that end in any order: the call, until `gone`, and
- * whoever works on it, a front thread or the scheduler (`busy`).  When the client is gone first,
+ * whoever works on it, a front thread or the scheduler (`holder`).  When the client is gone first,
  * the request is cancelled and the rest of the way is walked in silence.
  */
 #include "daemon/api.h"
@@ -30,12 +30,15 @@
 #include <sys/random.h>
 #include <time.h>
 
+/* Who works on it; while it is the front, only `call` may be touched here. */
+enum holder { HOLDER_NONE, HOLDER_FRONT, HOLDER_SCHED };
+
 struct completion {
     struct front_job job;   /* first: the front hands it back */
     struct server *server;  /* borrowed, outlives us */
     struct http *http;
     struct call *call;      /* NULL: the client is gone */
-    bool busy;              /* on a front thread, or with the scheduler */
+    enum holder holder;
     bool paused;
     uint32_t uid;
 
@@ -53,7 +56,7 @@ struct completion {
 /* Frees once nobody holds it. */
 static void completion_settle(struct completion *c)
 {
-    if (c->busy || c->call)
+    if (c->holder != HOLDER_NONE || c->call)
         return;
     (void)request_unref(c->request);
     buf_done(&c->body);
@@ -207,7 +210,7 @@ static void on_done(struct request *r, void *arg)
 
     (void)r;
     log_done(c);
-    c->busy = false;
+    c->holder = HOLDER_NONE;
     if (c->call && c->params.stream)
         end_stream(c);
     else if (c->call)
@@ -223,7 +226,7 @@ static void on_drained(void *arg)
     if (!c->paused)
         return;
     c->paused = false;
-    if (c->busy)
+    if (c->holder == HOLDER_SCHED)
         sched_resume(c->server->sched, c->request);
 }
 
@@ -232,8 +235,8 @@ static void on_gone(void *arg)
     struct completion *c = arg;
 
     c->call = NULL;
-    /* On a front thread it is not submitted yet, and never will be. */
-    if (c->busy && c->request && c->request->state != REQUEST_NEW)
+    /* What comes back from the front will not be submitted. */
+    if (c->holder == HOLDER_SCHED)
         sched_cancel(c->server->sched, c->request);
     completion_settle(c);
 }
@@ -281,7 +284,7 @@ static void submit(struct completion *c)
         refuse(c, &e);
         return;
     }
-    c->busy = true;
+    c->holder = HOLDER_SCHED;
     c->answer = (struct answer){
         .request = r,
         .tokenizer = c->limits.tokenizer,
@@ -299,7 +302,7 @@ static void parsed(struct front_job *j)
 {
     struct completion *c = (struct completion *)j;
 
-    c->busy = false;
+    c->holder = HOLDER_NONE;
     http_body_release(c->http, c->body_charged);
     if (c->call && c->error.status)
         refuse(c, &c->error);
@@ -327,7 +330,7 @@ void api_completions(struct call *call)
     c->server = s;
     c->http = call->http;
     c->call = call;
-    c->busy = true;
+    c->holder = HOLDER_FRONT;
     c->uid = call->uid;
     c->limits.tokenizer = s->tokenizer;
     c->limits.context = engine_limits(s->engine)->context;

@@ -114,18 +114,33 @@ void api_json_unref(json_t **j)
     json_decref(*j);
 }
 
+/* jansson says: duplicate object key near '"name"'. */
+static int twice_error(struct api_error *e, const char *text)
+{
+    char key[48];
+    const char *begin = strstr(text, "'\"");
+    const char *end = begin ? strrchr(text, '"') : NULL;
+
+    begin = begin ? begin + 2 : text;
+    (void)err_escape(key, sizeof key, begin, end > begin ? (size_t)(end - begin) : 0);
+    return api_error_set(e, 400, "invalid_json", key, "the body has the key \"%s\" twice in one object", key);
+}
+
 /* jansson quotes the body after " near '": that part is for nobody, and may end inside a character. */
 static int syntax_error(struct api_error *e, const json_error_t *je)
 {
     char text[JSON_ERROR_TEXT_LENGTH], safe[2 * JSON_ERROR_TEXT_LENGTH];
     char *near;
 
+    if (json_error_code(je) == json_error_out_of_memory)
+        return api_error_oom(e);
+    if (json_error_code(je) == json_error_duplicate_key)
+        return twice_error(e, je->text);
     (void)snprintf(text, sizeof text, "%s", je->text);
     near = strstr(text, " near ");
     if (near)
         *near = '\0';
-    return api_error_set(e, 400, "invalid_json", NULL,
-                         "the body is not valid JSON: %s at line %d, column %d",
+    return api_error_set(e, 400, "invalid_json", NULL, "the body is not valid JSON: %s at line %d, column %d",
                          err_escape(safe, sizeof safe, text, strlen(text)), je->line, je->column);
 }
 
@@ -145,11 +160,8 @@ int api_json_read(const char *s, size_t n, json_t **ret, struct api_error *e)
     if (r < 0)
         return r;
     j = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &je);
-    if (!j) {
-        if (json_error_code(&je) == json_error_out_of_memory)
-            return api_error_oom(e);
+    if (!j)
         return syntax_error(e, &je);
-    }
     if (!json_is_object(j)) {
         (void)api_error_set(e, 400, "invalid_json", NULL,
                             "the body is %s; a JSON object was expected",

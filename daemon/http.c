@@ -144,7 +144,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 
     (void)version;
     if (!c) {
-        c = call_new(l->http, conn, l->is_unix);
+        c = l->http->closing ? NULL : call_new(l->http, conn, l->is_unix);
         if (!c)
             return MHD_NO;
         *con_cls = c;
@@ -336,6 +336,7 @@ void http_free(struct http *h)
 {
     if (!h)
         return;
+    h->closing = true;
     /* libmicrohttpd must not be stopped while a connection is suspended. */
     for (struct call *c = h->calls; c; c = c->next)
         call_hang_up(c);

@@ -27,6 +27,7 @@ struct http {
     uint32_t n_calls;
     uint64_t body_used;         /* bytes of bodies in memory, those in the handlers' hands included */
     uint64_t body_limit;
+    bool closing;               /* http_free is under way: nothing begins any more */
     sd_event_source *deadline;  /* owned: the next http_tick */
     uint64_t deadline_ns;       /* when it is armed for; UINT64_MAX: off */
     uint64_t id_base, n_ids;    /* for request ids */

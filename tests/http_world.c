@@ -3,7 +3,6 @@
 
 #include "daemon/front.h"
 #include "daemon/log.h"
-#include "daemon/sched.h"
 #include "engine/model.h"
 #include "tests/fake_tokenizer.h"
 #include "util/clock.h"
@@ -11,6 +10,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ struct world *world_with(const struct world_options *o)
     log_set_sink(keep_log, w);
     w->engine_runs = true;
     w->fake = (struct fake_options){
-        .n_units = 512,
+        .n_units = 2048,
         .context = o->context ? o->context : 4096,
         .max_rows = 64,
         .n_sequences = so.parallel,
@@ -106,7 +106,6 @@ static void set_true(void *arg)
 void world_free(struct world *w)
 {
     struct server *s = &w->server;
-    struct sched_totals t;
     bool idle = false;
 
     for (uint32_t i = 0; i < w->n_clients; i++)
@@ -116,8 +115,8 @@ void world_free(struct world *w)
     ck_assert_uint_eq(s->http->body_used, 0);
     sched_stop(s->sched, true, set_true, &idle);
     UNTIL(w, idle);
-    sched_totals(s->sched, &t);
-    ck_assert_uint_eq(t.running + t.queued + t.units_used, 0);
+    ck_assert_uint_eq(world_totals(w).running + world_totals(w).queued, 0);
+    ck_assert_uint_eq(world_totals(w).units_used, 0);
 
     front_free(s->front);
     http_free(s->http);
@@ -141,7 +140,8 @@ static void client_read(struct client *c)
     while (c->fd >= 0 && !c->lazy && !c->eof) {
         ssize_t n;
 
-        ck_assert_int_eq(buf_reserve(&c->in, 65536), 0);
+        if (buf_reserve(&c->in, 65536) < 0)
+            ck_abort_msg("out of memory");
         n = recv(c->fd, c->in.data + c->in.len, 65536, MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
             return;
@@ -160,7 +160,8 @@ static bool turn(struct world *w, uint64_t wait_us)
     bool ran = w->engine_runs && fake_engine_run(w->server.engine);
     int r = sd_event_run(w->server.event, ran ? 0 : wait_us);
 
-    ck_assert_int_ge(r, 0);
+    if (r < 0)
+        ck_abort_msg("the loop failed: %d", r);
     for (uint32_t i = 0; i < w->n_clients; i++)
         client_read(&w->clients[i]);
     return ran || r > 0;
@@ -181,6 +182,14 @@ void world_pass(struct world *w, uint32_t ms)
 {
     w->now_ns += (uint64_t)ms * 1000000;
     http_tick(w->server.http);
+}
+
+struct sched_totals world_totals(const struct world *w)
+{
+    struct sched_totals t;
+
+    sched_totals(w->server.sched, &t);
+    return t;
 }
 
 struct client *client_new(struct world *w)
@@ -258,7 +267,8 @@ static size_t dechunk(const char *s, size_t n, struct buf *out)
         i = (size_t)(line - s) + 2;
         if (i + len + 2 > n)
             return 0;
-        ck_assert_int_eq(buf_add(out, s + i, len), 0);
+        if (buf_add(out, s + i, len) < 0)
+            ck_abort_msg("out of memory");
         i += len + 2;
         if (len == 0)
             return i;
@@ -267,13 +277,19 @@ static size_t dechunk(const char *s, size_t n, struct buf *out)
 
 bool client_take(struct client *c, struct response *ret)
 {
-    const char *end = c->in.len ? memmem(c->in.data, c->in.len, "\r\n\r\n", 4) : NULL;
     struct response r = {0};
     size_t n_head, used;
-    const char *length;
+    const char *length, *end;
 
+    /* Looked at once, not in every turn: streams are long. */
+    if (c->in.len == c->seen)
+        return false;
+    c->seen = c->seen < 8 ? 0 : c->seen - 8;
+    end = memmem(c->in.data + c->seen, c->in.len - c->seen, "\r\n\r\n", 4);
+    c->seen = c->in.len;
     if (!end)
         return false;
+    end = memmem(c->in.data, c->in.len, "\r\n\r\n", 4);
     n_head = (size_t)(end - c->in.data) + 4;
     ck_assert_int_eq(buf_add(&r.head, c->in.data, n_head), 0);
     ck_assert_msg(sscanf(r.head.data, "HTTP/1.%*d %d", &r.status) == 1, "no answer: %s", r.head.data);
@@ -295,6 +311,7 @@ bool client_take(struct client *c, struct response *ret)
         return false;
     }
     buf_consume(&c->in, used);
+    c->seen = 0;
     ck_assert_int_eq(buf_addz(&r.body, ""), 0);
     *ret = r;
     return true;
@@ -303,6 +320,17 @@ bool client_take(struct client *c, struct response *ret)
 void client_wait(struct world *w, struct client *c, struct response *ret)
 {
     UNTIL(w, client_take(c, ret));
+}
+
+void client_expect(struct world *w, struct client *c, int status, const char *words)
+{
+    struct response r;
+
+    client_wait(w, c, &r);
+    ck_assert_msg(r.status == status, "%d, not %d: %s", r.status, status, r.body.data);
+    ck_assert_msg(!words || strstr(r.body.data, words), "%s: not in %s%s", words, r.head.data,
+                  r.body.data);
+    response_done(&r);
 }
 
 size_t client_count(const struct client *c, const char *what)
@@ -327,4 +355,20 @@ void world_expect(const struct world *w, const char *prompt, uint32_t n, char *r
     }
     ret_text[n] = '\0';
     free(ids);
+}
+
+void stream_text(const char *s, struct buf *out)
+{
+    ck_assert_int_eq(buf_addz(out, ""), 0);
+    for (const char *p = s; (p = strstr(p, "data: {")); p++) {
+        json_error_t e;
+        json_t *j = json_loads(p + 6, JSON_DISABLE_EOF_CHECK, &e);
+        const json_t *choice;
+
+        ck_assert_msg(j != NULL, "no JSON in an event: %s", e.text);
+        choice = json_array_get(json_object_get(j, "choices"), 0);
+        if (choice)
+            ck_assert_int_eq(buf_addz(out, json_string_value(json_object_get(choice, "text"))), 0);
+        json_decref(j);
+    }
 }

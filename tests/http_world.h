@@ -12,6 +12,7 @@
 #define TESTS_HTTP_WORLD_H
 
 #include "daemon/http_internal.h"
+#include "daemon/sched.h"
 #include "daemon/server.h"
 #include "tests/fake_engine.h"
 #include "util/buf.h"
@@ -24,6 +25,7 @@ enum { WORLD_CLIENTS = 256, WORLD_VOCAB = 97 };
 struct client {
     int fd;         /* -1: closed by us */
     struct buf in;  /* received and not taken */
+    size_t seen;    /* of it: no answer ends in here */
     bool lazy;      /* does not read */
     bool eof;       /* the server closed, or reset, the connection */
 };
@@ -57,6 +59,7 @@ void world_turn(struct world *w);
 /* Turns until nothing more happens by itself. */
 void world_settle(struct world *w);
 void world_pass(struct world *w, uint32_t ms);
+struct sched_totals world_totals(const struct world *w);
 
 struct client *client_new(struct world *w);
 void client_send(struct client *c, const void *p, size_t n);
@@ -78,8 +81,14 @@ bool client_take(struct client *c, struct response *ret);
 /* Turns until it is. */
 void client_wait(struct world *w, struct client *c, struct response *ret);
 
+/* The same, and its status and words in it (NULL: any) are as expected. */
+void client_expect(struct world *w, struct client *c, int status, const char *words);
+
 /* How often `what` lies in what was received and not taken. */
 size_t client_count(const struct client *c, const char *what);
+
+/* The text of all events of a stream together. */
+void stream_text(const char *s, struct buf *out);
 
 /* The text of n tokens after this prompt, and the ids. */
 void world_expect(const struct world *w, const char *prompt, uint32_t n, char *ret_text);
@@ -88,7 +97,8 @@ void world_expect(const struct world *w, const char *prompt, uint32_t n, char *r
 #define UNTIL(w, expr)                                                                             \
     do {                                                                                           \
         for (int turns_ = 0; !(expr); turns_++) {                                                  \
-            ck_assert_msg(turns_ < 20000, "never came true: %s", #expr);                           \
+            if (turns_ == 20000)                                                                   \
+                ck_abort_msg("never came true: %s", #expr);                                        \
             world_turn(w);                                                                         \
         }                                                                                          \
     } while (0)
