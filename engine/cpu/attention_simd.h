@@ -24,7 +24,7 @@ struct queries {
     uint32_t weight_type; /* of a->kv_type, in the numbers of matmul */
     size_t elem_bytes;
     float *s;    /* [n][ATTN_SPLIT_KEYS] scores, then probabilities */
-    float *page; /* [PAGE_TOKENS][head_dim] of keys or values, converted */
+    float *page; /* keys, packed, or values as floats: packed_tile_floats(head_dim) for every 4 tokens */
     float *acc;  /* [n] rows acc_ld apart: sums of one split */
     size_t acc_ld;
     float *m, *l; /* [n] of one split; l = 0 where no key is seen */
@@ -56,26 +56,15 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* The n first rows of keys or values of a page: as they are when few queries use them, else converted. */
-static const uint8_t *page_rows(const struct queries *u, uint32_t i_page, size_t off, uint32_t n, uint32_t *ret_type)
-{
-    const uint8_t *p = u->a->pages[i_page] + off;
-
-    *ret_type = u->weight_type;
-    if (u->n <= TILE_T || u->weight_type == TENSOR_F32)
-        return p;
-    floats_of(p, u->weight_type, n * u->a->head_dim, u->page);
-    *ret_type = TENSOR_F32;
-    return (const uint8_t *)u->page;
-}
-
 static void page_scores(const struct queries *u, uint32_t i_page, uint32_t base, uint32_t n_keys)
 {
-    uint32_t type, dim = u->a->head_dim;
-    struct tile_rows j = {.n_r = n_keys, .k = dim};
+    struct tile_rows j = {.w = u->a->pages[i_page] + u->a->k_off, .n_r = n_keys, .k = u->a->head_dim};
 
-    j.w = page_rows(u, i_page, u->a->k_off, n_keys, &type);
-    j.w_ld = dim * (type == TENSOR_F32 ? sizeof(float) : u->elem_bytes);
+    j.w_ld = u->a->head_dim * u->elem_bytes;
+    if (u->n > TILE_T) {
+        pack(u->weight_type, j.w, j.w_ld, n_keys, j.k, u->page);
+        j.packed = u->page;
+    }
     for (uint32_t t = 0, n_t; t < u->n; t += n_t) {
         n_t = next_tile(u->n - t);
         /* None of these queries reaches the page. */
@@ -85,7 +74,7 @@ static void page_scores(const struct queries *u, uint32_t i_page, uint32_t base,
             j.x[i] = query_at(u, t + i);
             j.y[i] = u->s + (size_t)(t + i) * ATTN_SPLIT_KEYS + (i_page * PAGE_TOKENS - base);
         }
-        tile_rows(&j, type, n_t);
+        tiles(&j, u->weight_type, n_t);
     }
 }
 
@@ -176,11 +165,18 @@ static void pv_full(uint32_t type, const uint8_t *v, size_t v_ld, uint32_t j0, u
 
 static void page_values(const struct queries *u, uint32_t i_page, uint32_t base, uint32_t n_keys)
 {
-    uint32_t type, dim = u->a->head_dim, key0 = i_page * PAGE_TOKENS;
+    uint32_t type = u->weight_type, dim = u->a->head_dim, key0 = i_page * PAGE_TOKENS;
     uint32_t begin = max_u32(u->a->first_key, key0) - key0;
-    const uint8_t *v = page_rows(u, i_page, u->a->v_off, n_keys, &type);
-    size_t v_ld = dim * (type == TENSOR_F32 ? sizeof(float) : u->elem_bytes);
+    const uint8_t *v = u->a->pages[i_page] + u->a->v_off;
+    size_t v_ld;
 
+    /* Many queries read floats, made once. */
+    if (u->n > TILE_T && type != TENSOR_F32) {
+        floats_of(v, type, n_keys * dim, u->page);
+        v = (const uint8_t *)u->page;
+        type = TENSOR_F32;
+    }
+    v_ld = dim * (type == TENSOR_F32 ? sizeof(float) : 2);
     for (uint32_t t = 0; t < u->n; t += TILE_T) {
         uint32_t n_t = min_u32(TILE_T, u->n - t), common = begin;
         const float *p[TILE_T];
@@ -277,10 +273,15 @@ static uint32_t rows_per_pass(uint32_t n_group, uint32_t n_rows)
     return min_u32(n_rows, max_u32(1, ATTN_QUERIES / n_group));
 }
 
+static size_t page_floats(uint32_t head_dim)
+{
+    return PAGE_TOKENS / TILE_R * packed_tile_floats(head_dim);
+}
+
 static size_t simd_attention_scratch(uint32_t head_dim, uint32_t n_group, uint32_t n_rows)
 {
     size_t n = (size_t)rows_per_pass(n_group, n_rows) * n_group;
-    size_t floats = n * (ATTN_SPLIT_KEYS + head_dim + 4) + (size_t)PAGE_TOKENS * head_dim;
+    size_t floats = n * (ATTN_SPLIT_KEYS + head_dim + 4) + page_floats(head_dim);
 
     return (floats * sizeof(float) + 63) & ~(size_t)63;
 }
@@ -292,7 +293,7 @@ static float *queries_init(struct queries *u, const struct attention *a, uint32_
     u->weight_type = a->kv_type == KV_F16 ? TENSOR_F16 : a->kv_type == KV_BF16 ? TENSOR_BF16 : TENSOR_F32;
     u->elem_bytes = a->kv_type == KV_F32 ? 4 : 2;
     u->page = u->s + (size_t)n * ATTN_SPLIT_KEYS;
-    u->acc = u->page + (size_t)PAGE_TOKENS * a->head_dim;
+    u->acc = u->page + page_floats(a->head_dim);
     u->m = u->acc + (size_t)n * a->head_dim;
     u->l = u->m + n;
     return u->l + n;

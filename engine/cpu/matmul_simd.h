@@ -3,9 +3,11 @@
  * Matrix products with float weights (F32, F16, BF16).
  *
  * The unit of work is a tile: the dot products of 4 weight rows with up to TILE_T activation rows,
- * their lanes kept in registers along k.  With few activation rows (decode) the weights are
- * converted in registers on their way; with many, a panel of rows is converted once into scratch
- * and used by all tiles.
+ * their lanes kept in registers along k.  With AVX2 the lanes 0-7 and 8-15 take two walks along k, so
+ * that 12 accumulators do for 4 x 3 products.
+ *
+ * With few activation rows (decode) the weights are read where they are and converted on their way.
+ * With many, a panel of rows is converted once into scratch, packed in the order in which tiles read it.
  */
 #ifndef ENGINE_CPU_MATMUL_SIMD_H
 #define ENGINE_CPU_MATMUL_SIMD_H
@@ -16,8 +18,9 @@
 
 enum {
     TILE_R = 4,
-    PANEL_BYTES = 96 << 10, /* of converted weights: they stay in the second cache beside the activations */
-    PANEL_ROWS = 64,        /* more gain nothing */
+    PANEL_BYTES = 192 << 10, /* of packed weights: they stay in the second cache beside the activations */
+    PANEL_ROWS = 64,         /* more gain nothing */
+    BLOCK_K = 768,           /* of a longer row at once: a tile's activations and weights stay in the first cache */
 };
 
 /* Elements i.. of a row of weights. */
@@ -30,55 +33,24 @@ static ALWAYS_INLINE vf load_weights(const uint8_t *w, uint32_t type, uint32_t i
     return vf_load((const float *)(const void *)(w + (size_t)i * 4), n);
 }
 
-/* Adds the products of the n elements from i on that belong to vector h of their group of 16. */
-static ALWAYS_INLINE void tile_step(const uint32_t n_t, const uint32_t type, const uint8_t *const *w,
-                                    const float *const *x, uint32_t i, uint32_t n, vf (*a)[TILE_R])
+/*
+ * The lanes of a tile.  Loops over activations inside loops over rows, so that TILE_T activation vectors
+ * wait in registers and one weight vector passes: 16 registers in all with AVX2.
+ */
+struct lanes {
+    vf of[HALVES][TILE_T][TILE_R];
+};
+
+static ALWAYS_INLINE void lanes_clear(const uint32_t n_t, vf (*a)[TILE_R])
 {
-    vf v[TILE_R];
-
-    UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-        v[r] = load_weights(w[r], type, i, n);
-    UNROLL for (uint32_t t = 0; t < n_t; t++) {
-        vf u = vf_load(x[t] + i, n);
-
+    UNROLL for (uint32_t t = 0; t < n_t; t++)
         UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-            a[t][r] = vf_keep(vf_fma(v[r], u, a[t][r]), a[t][r], n);
-    }
+            a[t][r] = vf_zero();
 }
 
-/*
- * Dot products of 4 weight rows and n_t activation rows: ret[t] holds those of row t.  With AVX2 the
- * lanes 0-7 and 8-15 take two walks along k, so that 12 accumulators do for 4 x 3 products; a
- * single activation row has registers enough for one walk.
- */
-static ALWAYS_INLINE void dot_tile(const uint32_t n_t, const uint32_t type, const uint8_t *const *w,
-                                   const float *const *x, uint32_t k, __m128 *ret)
+/* The four sums of every activation row. */
+static ALWAYS_INLINE void lanes_sum(const uint32_t n_t, const struct lanes *a, __m128 *ret)
 {
-    vf a[HALVES][TILE_T][TILE_R];
-    uint32_t full = k & ~15U;
-
-    UNROLL for (uint32_t h = 0; h < HALVES; h++)
-        UNROLL for (uint32_t t = 0; t < n_t; t++)
-            UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-                a[h][t][r] = vf_zero();
-
-    if (n_t == 1) {
-        for (uint32_t i = 0; i < full; i += 16)
-            UNROLL for (uint32_t h = 0; h < HALVES; h++)
-                tile_step(n_t, type, w, x, i + h * VF, VF, a[h]);
-    } else {
-        UNROLL for (uint32_t h = 0; h < HALVES; h++)
-            for (uint32_t i = h * VF; i < full; i += 16)
-                tile_step(n_t, type, w, x, i, VF, a[h]);
-    }
-    if (full < k) {
-        UNROLL for (uint32_t h = 0; h < HALVES; h++) {
-            uint32_t n = lanes_in(k - full, h);
-
-            if (n > 0)
-                tile_step(n_t, type, w, x, full + h * VF, n, a[h]);
-        }
-    }
     UNROLL for (uint32_t t = 0; t < n_t; t++) {
         __m256 s[TILE_R];
 
@@ -86,7 +58,7 @@ static ALWAYS_INLINE void dot_tile(const uint32_t n_t, const uint32_t type, cons
             vf both[HALVES];
 
             UNROLL for (uint32_t h = 0; h < HALVES; h++)
-                both[h] = a[h][t][r];
+                both[h] = a->of[h][t][r];
             s[r] = fold16(both);
         }
         ret[t] = tree8x4(s[0], s[1], s[2], s[3]);
@@ -109,17 +81,78 @@ static ALWAYS_INLINE void store_results(float *y, __m128 v, uint32_t n_r, bool a
     }
 }
 
-/* Weight rows, w_ld bytes apart, times n_t activation rows, to n_t places for results. */
+/*
+ * Asks for what a row some tiles further on has at this offset: rows are short, and the processor's own prefetching
+ * starts anew with each of the four streams of a tile.  16 rows measured best (EPYC 7003, rows of 612 and 1152 bytes);
+ * past the end of the weights it is a hint that comes to nothing.
+ */
+static ALWAYS_INLINE void prefetch_row(const uint8_t *w, size_t offset, size_t row_bytes)
+{
+    _mm_prefetch((const char *)((uintptr_t)w + offset + 16 * row_bytes), _MM_HINT_T0);
+}
+
+/* Weight rows times n_t activation rows, to n_t places for results. */
 struct tile_rows {
-    const uint8_t *w;
+    const uint8_t *w; /* as they are, w_ld bytes apart */
     size_t w_ld;
+    const float *packed; /* or packed by pack_rows */
     uint32_t n_r, k;
     const float *x[TILE_T];
     float *y[TILE_T];
     bool acc;
 };
 
-static ALWAYS_INLINE void tile_rows_of(const uint32_t n_t, const uint32_t type, const struct tile_rows *j)
+/* --- weights as they are ------------------------------------------------------------------------- */
+
+static ALWAYS_INLINE void direct_step(const uint32_t n_t, const uint32_t type, const uint8_t *const *w,
+                                      const float *const *x, uint32_t i, uint32_t n, vf (*a)[TILE_R])
+{
+    vf u[TILE_T];
+
+    UNROLL for (uint32_t t = 0; t < n_t; t++)
+        u[t] = vf_load(x[t] + i, n);
+    UNROLL for (uint32_t r = 0; r < TILE_R; r++) {
+        vf v = load_weights(w[r], type, i, n);
+
+        UNROLL for (uint32_t t = 0; t < n_t; t++)
+            a[t][r] = vf_keep(vf_fma(v, u[t], a[t][r]), a[t][r], n);
+    }
+}
+
+static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type, const uint8_t *const *w,
+                                      const float *const *x, uint32_t k, __m128 *ret)
+{
+    struct lanes a;
+    uint32_t full = k & ~15U;
+    const size_t bytes = type == TENSOR_F32 ? 4 : 2;
+
+    UNROLL for (uint32_t h = 0; h < HALVES; h++)
+        lanes_clear(n_t, a.of[h]);
+    if (n_t == 1) {
+        /* Registers enough for one walk, which is what streaming wants. */
+        for (uint32_t i = 0; i < full; i += 16) {
+            UNROLL for (uint32_t r = 0; r < TILE_R; r++)
+                prefetch_row(w[r], i * bytes, k * bytes);
+            UNROLL for (uint32_t h = 0; h < HALVES; h++)
+                direct_step(n_t, type, w, x, i + h * VF, VF, a.of[h]);
+        }
+    } else {
+        UNROLL for (uint32_t h = 0; h < HALVES; h++)
+            for (uint32_t i = h * VF; i < full; i += 16)
+                direct_step(n_t, type, w, x, i, VF, a.of[h]);
+    }
+    if (full < k) {
+        UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+            uint32_t n = lanes_in(k - full, h);
+
+            if (n > 0)
+                direct_step(n_t, type, w, x, full + h * VF, n, a.of[h]);
+        }
+    }
+    lanes_sum(n_t, &a, ret);
+}
+
+static ALWAYS_INLINE void direct_rows(const uint32_t n_t, const uint32_t type, const struct tile_rows *j)
 {
     for (uint32_t r = 0; r < j->n_r; r += TILE_R) {
         uint32_t n_r = j->n_r - r < TILE_R ? j->n_r - r : TILE_R;
@@ -129,62 +162,205 @@ static ALWAYS_INLINE void tile_rows_of(const uint32_t n_t, const uint32_t type, 
         /* The last rows may be fewer than 4: their tile computes one of them again and drops it. */
         UNROLL for (uint32_t i = 0; i < TILE_R; i++)
             w[i] = j->w + (r + (i < n_r ? i : 0)) * j->w_ld;
-        dot_tile(n_t, type, w, j->x, j->k, v);
+        direct_tile(n_t, type, w, j->x, j->k, v);
         UNROLL for (uint32_t t = 0; t < n_t; t++)
             store_results(j->y[t] + r, v[t], n_r, j->acc);
     }
 }
 
-static void tile_rows_f32(const struct tile_rows *j, uint32_t n_t)
+/* --- packed weights ------------------------------------------------------------------------------- */
+
+/* Floats of one packed tile of rows. */
+static ALWAYS_INLINE size_t packed_tile_floats(uint32_t k)
 {
-    switch (n_t) {
-    case 1: tile_rows_of(1, TENSOR_F32, j); break;
-    case 2: tile_rows_of(2, TENSOR_F32, j); break;
-    case 3: tile_rows_of(3, TENSOR_F32, j); break;
-#if defined(SIMD_TILE_T_6)
-    case 4: tile_rows_of(4, TENSOR_F32, j); break;
-    case 5: tile_rows_of(5, TENSOR_F32, j); break;
-    case 6: tile_rows_of(6, TENSOR_F32, j); break;
-#endif
+    return (size_t)((k + 15) / 16) * 16 * TILE_R;
+}
+
+/*
+ * Packs rows into tiles of 4: [half][group of 16][row][lane], what a short last group lacks being 0.  A last tile
+ * with fewer rows repeats its first, whose results nobody reads.
+ */
+static ALWAYS_INLINE void pack_rows(const uint32_t type, const uint8_t *w, size_t w_ld, uint32_t n_r, uint32_t k,
+                                    float *packed)
+{
+    uint32_t n_groups = (k + 15) / 16, full = k / 16;
+
+    for (uint32_t r = 0; r < n_r; r += TILE_R, packed += packed_tile_floats(k)) {
+        for (uint32_t i = 0; i < TILE_R; i++) {
+            const uint8_t *row = w + (r + (r + i < n_r ? i : 0)) * w_ld;
+
+            UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+                float *to = packed + ((size_t)h * n_groups * TILE_R + i) * VF;
+
+                for (uint32_t g = 0; g < full; g++)
+                    vf_store(to + (size_t)g * TILE_R * VF, load_weights(row, type, g * 16 + h * VF, VF), VF);
+                if (full < n_groups) {
+                    uint32_t n = lanes_in(k - full * 16, h);
+                    vf v = n > 0 ? load_weights(row, type, full * 16 + h * VF, n) : vf_zero();
+
+                    vf_store(to + (size_t)full * TILE_R * VF, v, VF);
+                }
+            }
+        }
     }
 }
 
-static void tile_rows_f16(const struct tile_rows *j, uint32_t n_t)
+static void pack(uint32_t type, const uint8_t *w, size_t w_ld, uint32_t n_r, uint32_t k, float *packed)
 {
-    switch (n_t) {
-    case 1: tile_rows_of(1, TENSOR_F16, j); break;
-    case 2: tile_rows_of(2, TENSOR_F16, j); break;
-    case 3: tile_rows_of(3, TENSOR_F16, j); break;
-#if defined(SIMD_TILE_T_6)
-    case 4: tile_rows_of(4, TENSOR_F16, j); break;
-    case 5: tile_rows_of(5, TENSOR_F16, j); break;
-    case 6: tile_rows_of(6, TENSOR_F16, j); break;
-#endif
-    }
-}
-
-static void tile_rows_bf16(const struct tile_rows *j, uint32_t n_t)
-{
-    switch (n_t) {
-    case 1: tile_rows_of(1, TENSOR_BF16, j); break;
-    case 2: tile_rows_of(2, TENSOR_BF16, j); break;
-    case 3: tile_rows_of(3, TENSOR_BF16, j); break;
-#if defined(SIMD_TILE_T_6)
-    case 4: tile_rows_of(4, TENSOR_BF16, j); break;
-    case 5: tile_rows_of(5, TENSOR_BF16, j); break;
-    case 6: tile_rows_of(6, TENSOR_BF16, j); break;
-#endif
-    }
-}
-
-static void tile_rows(const struct tile_rows *j, uint32_t type, uint32_t n_t)
-{
-    if (type == TENSOR_F32)
-        tile_rows_f32(j, n_t);
-    else if (type == TENSOR_F16)
-        tile_rows_f16(j, n_t);
+    if (type == TENSOR_F16)
+        pack_rows(TENSOR_F16, w, w_ld, n_r, k, packed);
+    else if (type == TENSOR_BF16)
+        pack_rows(TENSOR_BF16, w, w_ld, n_r, k, packed);
     else
-        tile_rows_bf16(j, n_t);
+        pack_rows(TENSOR_F32, w, w_ld, n_r, k, packed);
+}
+
+static ALWAYS_INLINE void packed_step(const uint32_t n_t, const float *w, const float *const *x, uint32_t i,
+                                      uint32_t n, vf (*a)[TILE_R])
+{
+    vf u[TILE_T];
+
+    UNROLL for (uint32_t t = 0; t < n_t; t++)
+        u[t] = vf_load(x[t] + i, n);
+    UNROLL for (uint32_t r = 0; r < TILE_R; r++) {
+        vf v = vf_load(w + r * VF, VF);
+
+        UNROLL for (uint32_t t = 0; t < n_t; t++)
+            a[t][r] = vf_keep(vf_fma(v, u[t], a[t][r]), a[t][r], n);
+    }
+}
+
+/* Continues the lanes `a` over the elements [k0, k1) of rows of k. */
+static ALWAYS_INLINE void packed_walk(const uint32_t n_t, const float *w, const float *const *x, uint32_t k,
+                                      uint32_t k0, uint32_t k1, struct lanes *a)
+{
+    size_t half = packed_tile_floats(k) / HALVES;
+    uint32_t full = k1 & ~15U;
+
+    UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+        const float *from = w + h * half + (size_t)(k0 / 16) * TILE_R * VF;
+
+        for (uint32_t i = k0 + h * VF; i < full; i += 16, from += TILE_R * VF)
+            packed_step(n_t, from, x, i, VF, a->of[h]);
+        if (full < k1 && lanes_in(k1 - full, h) > 0)
+            packed_step(n_t, from, x, full + h * VF, lanes_in(k1 - full, h), a->of[h]);
+    }
+}
+
+static ALWAYS_INLINE void packed_rows(const uint32_t n_t, const struct tile_rows *j)
+{
+    size_t step = packed_tile_floats(j->k);
+
+    if (j->k <= BLOCK_K) {
+        const float *w = j->packed;
+
+        for (uint32_t r = 0; r < j->n_r; r += TILE_R, w += step) {
+            struct lanes a;
+            __m128 v[TILE_T];
+
+            UNROLL for (uint32_t h = 0; h < HALVES; h++)
+                lanes_clear(n_t, a.of[h]);
+            packed_walk(n_t, w, j->x, j->k, 0, j->k, &a);
+            lanes_sum(n_t, &a, v);
+            UNROLL for (uint32_t t = 0; t < n_t; t++)
+                store_results(j->y[t] + r, v[t], j->n_r - r < TILE_R ? j->n_r - r : TILE_R, j->acc);
+        }
+    } else {
+        /* Long rows: a block of k after the other, the lanes of all tiles waiting in memory. */
+        struct lanes kept[PANEL_ROWS / TILE_R];
+
+        for (uint32_t k0 = 0; k0 < j->k; k0 += BLOCK_K) {
+            uint32_t k1 = j->k - k0 < BLOCK_K ? j->k : k0 + BLOCK_K;
+            const float *w = j->packed;
+            struct lanes *keep = kept;
+
+            for (uint32_t r = 0; r < j->n_r; r += TILE_R, w += step, keep++) {
+                struct lanes a;
+                __m128 v[TILE_T];
+
+                UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+                    lanes_clear(n_t, a.of[h]);
+                    if (k0 > 0)
+                        UNROLL for (uint32_t t = 0; t < n_t; t++)
+                            UNROLL for (uint32_t i = 0; i < TILE_R; i++)
+                                a.of[h][t][i] = keep->of[h][t][i];
+                }
+                packed_walk(n_t, w, j->x, j->k, k0, k1, &a);
+                if (k1 < j->k) {
+                    UNROLL for (uint32_t h = 0; h < HALVES; h++)
+                        UNROLL for (uint32_t t = 0; t < n_t; t++)
+                            UNROLL for (uint32_t i = 0; i < TILE_R; i++)
+                                keep->of[h][t][i] = a.of[h][t][i];
+                    continue;
+                }
+                lanes_sum(n_t, &a, v);
+                UNROLL for (uint32_t t = 0; t < n_t; t++)
+                    store_results(j->y[t] + r, v[t], j->n_r - r < TILE_R ? j->n_r - r : TILE_R, j->acc);
+            }
+        }
+    }
+}
+
+/* --- both ------------------------------------------------------------------------------------------ */
+
+/* One function for every number of activation rows that a tile can have. */
+#if defined(SIMD_TILE_T_6)
+#define TILE_CASES(call)                                                                           \
+    switch (n_t) {                                                                                 \
+    case 1: call(1); break;                                                                        \
+    case 2: call(2); break;                                                                        \
+    case 3: call(3); break;                                                                        \
+    case 4: call(4); break;                                                                        \
+    case 5: call(5); break;                                                                        \
+    default: call(6); break;                                                                       \
+    }
+#else
+#define TILE_CASES(call)                                                                           \
+    switch (n_t) {                                                                                 \
+    case 1: call(1); break;                                                                        \
+    case 2: call(2); break;                                                                        \
+    default: call(3); break;                                                                       \
+    }
+#endif
+
+static void tiles_f32(const struct tile_rows *j, uint32_t n_t)
+{
+#define CALL(t) direct_rows(t, TENSOR_F32, j)
+    TILE_CASES(CALL)
+#undef CALL
+}
+
+static void tiles_f16(const struct tile_rows *j, uint32_t n_t)
+{
+#define CALL(t) direct_rows(t, TENSOR_F16, j)
+    TILE_CASES(CALL)
+#undef CALL
+}
+
+static void tiles_bf16(const struct tile_rows *j, uint32_t n_t)
+{
+#define CALL(t) direct_rows(t, TENSOR_BF16, j)
+    TILE_CASES(CALL)
+#undef CALL
+}
+
+static void tiles_packed(const struct tile_rows *j, uint32_t n_t)
+{
+#define CALL(t) packed_rows(t, j)
+    TILE_CASES(CALL)
+#undef CALL
+}
+
+static void tiles(const struct tile_rows *j, uint32_t type, uint32_t n_t)
+{
+    if (j->packed)
+        tiles_packed(j, n_t);
+    else if (type == TENSOR_F16)
+        tiles_f16(j, n_t);
+    else if (type == TENSOR_BF16)
+        tiles_bf16(j, n_t);
+    else
+        tiles_f32(j, n_t);
 }
 
 /* Activation rows in the next tile of `left`: no tile of one behind a full one. */
@@ -195,17 +371,44 @@ static ALWAYS_INLINE uint32_t next_tile(uint32_t left)
     return left < 2 * TILE_T ? (left + 1) / 2 : TILE_T;
 }
 
-static uint32_t panel_rows(size_t row_bytes)
+static uint32_t panel_rows(uint32_t k)
 {
-    size_t n = PANEL_BYTES / (row_bytes ? row_bytes : 1) & ~(size_t)(TILE_R - 1);
+    size_t n = PANEL_BYTES / (packed_tile_floats(k) * sizeof(float)) * TILE_R;
 
     return n < TILE_R ? TILE_R : n > PANEL_ROWS ? PANEL_ROWS : (uint32_t)n;
 }
 
-/* Weights of a panel, converted. */
 static size_t float_panel_bytes(uint32_t k)
 {
-    return (size_t)panel_rows((size_t)k * sizeof(float)) * k * sizeof(float);
+    return panel_rows(k) / TILE_R * packed_tile_floats(k) * sizeof(float);
+}
+
+static void matmul_float(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
+{
+    uint32_t n_panel = panel_rows(m->k);
+
+    for (uint32_t r = r0; r < r1; r += n_panel) {
+        struct tile_rows j = {
+            .w = (const uint8_t *)m->w + r * m->row_bytes,
+            .w_ld = m->row_bytes,
+            .n_r = r1 - r < n_panel ? r1 - r : n_panel,
+            .k = m->k,
+            .acc = m->acc,
+        };
+
+        if (m->n_x > TILE_T) {
+            pack(m->type, j.w, j.w_ld, j.n_r, m->k, scratch);
+            j.packed = scratch;
+        }
+        for (uint32_t t = 0, n_t; t < m->n_x; t += n_t) {
+            n_t = next_tile(m->n_x - t);
+            for (uint32_t i = 0; i < n_t; i++) {
+                j.x[i] = m->x + (m->in ? m->in[t + i] : t + i) * m->x_ld;
+                j.y[i] = m->y + (m->out ? m->out[t + i] : t + i) * m->y_ld + r;
+            }
+            tiles(&j, m->type, n_t);
+        }
+    }
 }
 
 /* One row of float weights, converted. */
@@ -225,37 +428,6 @@ static void floats_of(const uint8_t *w, uint32_t type, uint32_t k, float *y)
             vf_store(y + i, vf_load_bf16(w + (size_t)i * 2, k - i), k - i);
     } else {
         memcpy(y, w, (size_t)k * sizeof(float));
-    }
-}
-
-static void matmul_float(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
-{
-    bool convert = m->type != TENSOR_F32 && m->n_x > TILE_T;
-    uint32_t n_panel = panel_rows((size_t)m->k * sizeof(float));
-
-    for (uint32_t r = r0; r < r1; r += n_panel) {
-        struct tile_rows j = {
-            .w = (const uint8_t *)m->w + r * m->row_bytes,
-            .w_ld = m->row_bytes,
-            .n_r = r1 - r < n_panel ? r1 - r : n_panel,
-            .k = m->k,
-            .acc = m->acc,
-        };
-
-        if (convert) {
-            for (uint32_t i = 0; i < j.n_r; i++)
-                floats_of(j.w + i * j.w_ld, m->type, m->k, (float *)scratch + (size_t)i * m->k);
-            j.w = scratch;
-            j.w_ld = (size_t)m->k * sizeof(float);
-        }
-        for (uint32_t t = 0, n_t; t < m->n_x; t += n_t) {
-            n_t = next_tile(m->n_x - t);
-            for (uint32_t i = 0; i < n_t; i++) {
-                j.x[i] = m->x + (m->in ? m->in[t + i] : t + i) * m->x_ld;
-                j.y[i] = m->y + (m->out ? m->out[t + i] : t + i) * m->y_ld + r;
-            }
-            tile_rows(&j, convert ? TENSOR_F32 : m->type, n_t);
-        }
     }
 }
 

@@ -12,10 +12,15 @@
  * Block b of all rows.  maddubs wants one side unsigned, so the sign of the weight moves to the activation; -128
  * becomes 128 unsigned, and two products of at most 128 * 127 do not saturate.
  */
-static ALWAYS_INLINE void q8_block(const uint32_t n_t, const struct q8_tile *q, uint32_t b, vf (*a)[TILE_R])
+static ALWAYS_INLINE void q8_block(const uint32_t n_t, const bool convert, const struct q8_tile *q, uint32_t b,
+                                   vf (*a)[TILE_R])
 {
     const __m256i ones = _mm256_set1_epi16(1);
+    __m128 dw = convert ? q8_scales(q->w, b) : _mm_loadu_ps(q->scales + (size_t)b * TILE_R);
+    float d[TILE_T][TILE_R]; /* by way of memory: a broadcast from there costs no shuffle */
 
+    UNROLL for (uint32_t t = 0; t < n_t; t++)
+        _mm_storeu_ps(d[t], _mm_mul_ps(dw, _mm_broadcast_ss(q->dx[t] + b)));
     UNROLL for (uint32_t r = 0; r < TILE_R; r++) {
         __m256i w = _mm256_loadu_si256((const __m256i *)(q->w[r] + (size_t)b * Q8_BLOCK_BYTES + 2));
         __m256i w_abs = _mm256_abs_epi8(w);
@@ -25,52 +30,47 @@ static ALWAYS_INLINE void q8_block(const uint32_t n_t, const struct q8_tile *q, 
             __m256i s = _mm256_maddubs_epi16(w_abs, _mm256_sign_epi8(x, w));
             vf f = _mm256_cvtepi32_ps(_mm256_madd_epi16(s, ones));
 
-            a[t][r] = vf_fma(f, _mm256_broadcast_ss(q->d + (t * TILE_R + r) * q->d_ld + b), a[t][r]);
+            a[t][r] = vf_fma(f, _mm256_broadcast_ss(&d[t][r]), a[t][r]);
         }
     }
 }
 
-static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const struct q8_tile *q, __m128 *ret)
+static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert, const struct q8_tile *q, __m128 *ret)
 {
-    vf a[HALVES][TILE_T][TILE_R];
+    struct lanes a;
 
     UNROLL for (uint32_t h = 0; h < HALVES; h++)
-        UNROLL for (uint32_t t = 0; t < n_t; t++)
-            UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-                a[h][t][r] = vf_zero();
-    q8_scale_products(n_t, q);
+        lanes_clear(n_t, a.of[h]);
     if (n_t == 1) {
         uint32_t b = 0;
 
         for (; b + 2 <= q->n_blocks; b += 2) {
-            q8_block(n_t, q, b, a[0]);
-            q8_block(n_t, q, b + 1, a[1]);
+            UNROLL for (uint32_t r = 0; r < TILE_R; r++)
+                prefetch_row(q->w[r], (size_t)b * Q8_BLOCK_BYTES, (size_t)q->n_blocks * Q8_BLOCK_BYTES);
+            q8_block(n_t, convert, q, b, a.of[0]);
+            q8_block(n_t, convert, q, b + 1, a.of[1]);
         }
         if (b < q->n_blocks)
-            q8_block(n_t, q, b, a[0]);
+            q8_block(n_t, convert, q, b, a.of[0]);
     } else {
         UNROLL for (uint32_t h = 0; h < HALVES; h++)
             for (uint32_t b = h; b < q->n_blocks; b += 2)
-                q8_block(n_t, q, b, a[h]);
+                q8_block(n_t, convert, q, b, a.of[h]);
     }
-    UNROLL for (uint32_t t = 0; t < n_t; t++)
-        ret[t] = tree8x4(vf_add(a[0][t][0], a[1][t][0]), vf_add(a[0][t][1], a[1][t][1]),
-                         vf_add(a[0][t][2], a[1][t][2]), vf_add(a[0][t][3], a[1][t][3]));
+    lanes_sum(n_t, &a, ret);
 }
 
-static void q8_tile_1(const struct q8_tile *q, __m128 *ret)
+static void q8_tile(const struct q8_tile *q, uint32_t n_t, __m128 *ret)
 {
-    q8_tile_of(1, q, ret);
-}
-
-static void q8_tile_2(const struct q8_tile *q, __m128 *ret)
-{
-    q8_tile_of(2, q, ret);
-}
-
-static void q8_tile_3(const struct q8_tile *q, __m128 *ret)
-{
-    q8_tile_of(3, q, ret);
+    if (q->scales) {
+#define CALL(t) q8_tile_of(t, false, q, ret)
+        TILE_CASES(CALL)
+    } else {
+#undef CALL
+#define CALL(t) q8_tile_of(t, true, q, ret)
+        TILE_CASES(CALL)
+    }
+#undef CALL
 }
 
 #endif

@@ -35,81 +35,44 @@ static void simd_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d)
     }
 }
 
-/* Floats per row of scales: whole vectors, so that loops over blocks need no tail. */
-static uint32_t scale_ld(uint32_t k)
-{
-    return (k / Q8_BLOCK + 15) & ~15U;
-}
-
-/* The scales of one row of weights, as floats; those behind the last block are 0. */
-static void scales_of(const uint8_t *w, uint32_t n_blocks, float *d)
-{
-    uint32_t b = 0;
-
-    for (; b + 8 <= n_blocks; b += 8, w += 8 * Q8_BLOCK_BYTES) {
-        uint16_t h[8];
-
-        UNROLL for (uint32_t i = 0; i < 8; i++)
-            memcpy(&h[i], w + i * Q8_BLOCK_BYTES, sizeof(h[i]));
-        _mm256_storeu_ps(d + b, _mm256_cvtph_ps(_mm_setr_epi16((short)h[0], (short)h[1], (short)h[2],
-                                                               (short)h[3], (short)h[4], (short)h[5],
-                                                               (short)h[6], (short)h[7])));
-    }
-    for (; b < n_blocks; b++, w += Q8_BLOCK_BYTES)
-        d[b] = load_half(w);
-    for (; b % 16 != 0; b++)
-        d[b] = 0;
-}
-
-/* 4 rows of weights in blocks, their scales, and n_t quantised activation rows. */
+/*
+ * A tile: 4 rows of weights in blocks, and n_t quantised activation rows.  `scales` holds those of the weights as
+ * floats, [block][4 rows]; NULL when they are to be converted on the way, which is what few rows want.
+ */
 struct q8_tile {
     const uint8_t *w[TILE_R];
-    const float *dw[TILE_R];
+    const float *scales;
     const int8_t *x[TILE_T];
     const float *dx[TILE_T];
     uint32_t n_blocks;
-    float *d; /* scratch: [TILE_T][TILE_R][scale_ld] products of scales */
-    size_t d_ld;
 };
 
-/* The products of the scales of all blocks, a vector of blocks at a time. */
-static ALWAYS_INLINE void q8_scale_products(const uint32_t n_t, const struct q8_tile *q)
+/* The scales of block b of the 4 rows. */
+static ALWAYS_INLINE __m128 q8_scales(const uint8_t *const *w, uint32_t b)
 {
-    for (uint32_t b = 0; b < q->n_blocks; b += VF) {
-        uint32_t n = q->n_blocks - b;
+    uint16_t h[TILE_R];
 
-        UNROLL for (uint32_t t = 0; t < n_t; t++) {
-            vf dx = vf_load(q->dx[t] + b, n);
-
-            UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-                vf_store(q->d + (t * TILE_R + r) * q->d_ld + b, vf_mul(vf_load(q->dw[r] + b, VF), dx), VF);
-        }
-    }
+    UNROLL for (uint32_t r = 0; r < TILE_R; r++)
+        memcpy(&h[r], w[r] + (size_t)b * Q8_BLOCK_BYTES, sizeof(h[r]));
+    return _mm_cvtph_ps(_mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3], 0, 0, 0, 0));
 }
 
-/* ret[t]: the products of the 4 weight rows with activation row t. */
-static void q8_tile_1(const struct q8_tile *q, __m128 *ret);
-static void q8_tile_2(const struct q8_tile *q, __m128 *ret);
-static void q8_tile_3(const struct q8_tile *q, __m128 *ret);
+/* ret[t]: the products of the 4 weight rows with activation row t; by the instruction set. */
+static void q8_tile(const struct q8_tile *q, uint32_t n_t, __m128 *ret);
 
 static size_t q8_scratch(uint32_t k)
 {
-    return (PANEL_ROWS + TILE_T * TILE_R) * (size_t)scale_ld(k) * sizeof(float);
+    return (size_t)PANEL_ROWS * (k / Q8_BLOCK) * sizeof(float);
 }
 
 static void matmul_q8(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
 {
-    size_t ld = scale_ld(m->k);
-    float *dw = (float *)scratch + TILE_T * TILE_R * ld;
-    /* Few activation rows: the weights come from memory and are used at once. */
-    uint32_t n_panel = m->n_x <= TILE_T ? TILE_R : PANEL_ROWS;
-    struct q8_tile q = {.n_blocks = m->k / Q8_BLOCK, .d = scratch, .d_ld = ld};
+    bool many = m->n_x > TILE_T;
+    struct q8_tile q = {.n_blocks = m->k / Q8_BLOCK};
 
-    for (uint32_t p = r0; p < r1; p += n_panel) {
-        uint32_t end = r1 - p < n_panel ? r1 : p + n_panel;
+    for (uint32_t p = r0; p < r1; p += PANEL_ROWS) {
+        uint32_t end = r1 - p < PANEL_ROWS ? r1 : p + PANEL_ROWS;
 
-        for (uint32_t r = p; r < end; r++)
-            scales_of((const uint8_t *)m->w + r * m->row_bytes, q.n_blocks, dw + (r - p) * ld);
         for (uint32_t t = 0, n_t; t < m->n_x; t += n_t) {
             n_t = next_tile(m->n_x - t);
             for (uint32_t i = 0; i < n_t; i++) {
@@ -120,20 +83,17 @@ static void matmul_q8(const struct matmul *m, uint32_t r0, uint32_t r1, void *sc
             }
             for (uint32_t r = p; r < end; r += TILE_R) {
                 uint32_t n_r = end - r < TILE_R ? end - r : TILE_R;
+                float *scales = (float *)scratch + (size_t)(r - p) * q.n_blocks;
                 __m128 v[TILE_T];
 
-                for (uint32_t i = 0; i < TILE_R; i++) {
-                    uint32_t row = r + (i < n_r ? i : 0);
-
-                    q.w[i] = (const uint8_t *)m->w + row * m->row_bytes;
-                    q.dw[i] = dw + (row - p) * ld;
-                }
-                if (n_t == 1)
-                    q8_tile_1(&q, v);
-                else if (n_t == 2)
-                    q8_tile_2(&q, v);
-                else
-                    q8_tile_3(&q, v);
+                /* The last rows may be fewer than 4: their tile computes one of them again and drops it. */
+                for (uint32_t i = 0; i < TILE_R; i++)
+                    q.w[i] = (const uint8_t *)m->w + (r + (i < n_r ? i : 0)) * m->row_bytes;
+                if (many && t == 0)
+                    for (uint32_t b = 0; b < q.n_blocks; b++)
+                        _mm_storeu_ps(scales + (size_t)b * TILE_R, q8_scales(q.w, b));
+                q.scales = many ? scales : NULL;
+                q8_tile(&q, n_t, v);
                 for (uint32_t i = 0; i < n_t; i++)
                     store_results(m->y + (m->out ? m->out[t + i] : t + i) * m->y_ld + r, v[i], n_r, m->acc);
             }
