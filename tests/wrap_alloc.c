@@ -8,9 +8,11 @@
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
+void *__real_reallocarray(void *p, size_t n, size_t size);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
+void *__wrap_reallocarray(void *p, size_t n, size_t size);
 
 static size_t total;
 static long left = -1;
@@ -50,4 +52,9 @@ void *__wrap_calloc(size_t n, size_t size)
 void *__wrap_realloc(void *p, size_t n)
 {
     return may_have(n) ? __real_realloc(p, n) : NULL;
+}
+
+void *__wrap_reallocarray(void *p, size_t n, size_t size)
+{
+    return may_have(n * size) ? __real_reallocarray(p, n, size) : NULL;
 }
