@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* JSON has no infinity; this is what others print for the logarithm of nothing. */
-#define LOGPROB_OF_ZERO (-9999.0)
+#define LOGPROB_OF_ZERO (-9999.0f)
 
 static uint32_t n_prompt(const struct request *r)
 {
@@ -60,7 +60,7 @@ static int put_piece(struct buf *out, const struct tokenizer *t, int32_t id)
 
 static int put_logprob(struct buf *out, float v)
 {
-    return json_out_double(out, isfinite(v) ? (double)v : LOGPROB_OF_ZERO);
+    return json_out_float(out, isfinite(v) ? v : LOGPROB_OF_ZERO);
 }
 
 static int put_top(struct buf *out, const struct tokenizer *t, const struct out_token *token)
@@ -160,7 +160,8 @@ static int put_choice(struct answer *a, struct buf *out)
                 ? json_out_string(out, q->text.data + a->at.text, q->text.len - a->at.text)
                 : buf_addz(out, "\"\"");
     if (r >= 0)
-        r = a->params->logprobs ? put_logprobs(a, begin, end, out) : buf_addz(out, ",\"logprobs\":null");
+        r = a->params->logprobs ? put_logprobs(a, begin, end, out)
+                                : buf_addz(out, ",\"logprobs\":null");
     if (r >= 0)
         r = put_finish(q, out);
     if (r >= 0 && a->params->return_token_ids) {
@@ -181,21 +182,21 @@ static int put_choice(struct answer *a, struct buf *out)
 
 static int put_head(const struct answer *a, struct buf *out)
 {
-    int r = buf_addf(out, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64
-                          ",\"model\":",
-                     a->id, a->created);
+    int r = buf_addf(
+        out,
+        "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64 ",\"model\":", a->id,
+        a->created);
 
     return r < 0 ? r : json_out_string(out, a->model, strlen(a->model));
 }
 
 static int put_usage(const struct request *q, struct buf *out)
 {
-    return buf_addf(out,
-                    ",\"usage\":{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
-                    ",\"total_tokens\":%" PRIu64
-                    ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu32 "}}",
-                    n_prompt(q), q->n_generated, (uint64_t)n_prompt(q) + q->n_generated,
-                    q->n_cached);
+    return buf_addf(
+        out,
+        ",\"usage\":{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
+        ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu32 "}}",
+        n_prompt(q), q->n_generated, (uint64_t)n_prompt(q) + q->n_generated, q->n_cached);
 }
 
 /* llama-server's: how many, how long, and the two quotients, of reading and of generating. */
@@ -247,9 +248,8 @@ bool answer_has_more(const struct answer *a)
 {
     const struct request *q = a->request;
 
-    return q->text.len > a->at.text ||
-           ((a->params->return_token_ids || a->params->logprobs) &&
-            q->n_tokens_released > a->at.token);
+    return q->text.len > a->at.text || ((a->params->return_token_ids || a->params->logprobs) &&
+                                        q->n_tokens_released > a->at.token);
 }
 
 static int put_event_head(const struct answer *a, struct buf *out)
@@ -285,10 +285,9 @@ int answer_progress(const struct answer *a, struct buf *out)
         r = buf_addf(out,
                      ",\"choices\":[{\"index\":0,\"text\":\"\",\"logprobs\":null,"
                      "\"finish_reason\":null}],\"prompt_progress\":{\"total\":%" PRIu32
-                     ",\"cache\":%" PRIu32 ",\"processed\":%" PRIu32 ",\"time_ms\":",
-                     n_prompt(q), q->n_cached, q->n_read);
-    if (r >= 0)
-        r = json_out_fixed(out, q->t_start ? clock_ms_since(q->t_start) : 0);
+                     ",\"cache\":%" PRIu32 ",\"processed\":%" PRIu32 ",\"time_ms\":%.0f",
+                     n_prompt(q), q->n_cached, q->n_read,
+                     q->t_start ? clock_ms_since(q->t_start) : 0);
     if (r >= 0)
         r = buf_addz(out, a->params->include_usage ? "},\"usage\":null}\n\n" : "}}\n\n");
     return r;

@@ -21,8 +21,8 @@ struct tokenizer;
 
 /* What of a request has been told already; zero at the beginning. */
 struct answer_cursor {
-    size_t text;    /* bytes of request.text */
-    size_t token;   /* of request.tokens */
+    size_t text;          /* bytes of request.text */
+    size_t token;         /* of request.tokens */
     size_t byte, n_chars; /* n_chars code points lie before byte `byte` of request.text */
     bool prompt_ids;
 };
@@ -31,9 +31,9 @@ struct answer {
     const struct request *request;
     const struct tokenizer *tokenizer;
     const struct completion_params *params;
-    const char *id;      /* "cmpl-..." */
+    const char *id; /* "cmpl-..." */
     const char *model;
-    int64_t created;     /* unix seconds */
+    int64_t created; /* unix seconds */
     struct answer_cursor at;
 };
 
@@ -42,7 +42,10 @@ int answer_whole(struct answer *a, struct buf *out);
 
 /* True when a chunk would say something new. */
 bool answer_has_more(const struct answer *a);
-/* The event of a chunk with everything since the last one; with finish reason and timings when the request is done. */
+/*
+ * The event of a chunk with everything since the last one; with finish reason and timings when the
+ * request is done.
+ */
 int answer_chunk(struct answer *a, struct buf *out);
 /* The event of prompt_progress. */
 int answer_progress(const struct answer *a, struct buf *out);

@@ -34,19 +34,19 @@
 enum holder { HOLDER_NONE, HOLDER_FRONT, HOLDER_SCHED };
 
 struct completion {
-    struct front_job job;   /* first: the front hands it back */
-    struct server *server;  /* borrowed, outlives us */
+    struct front_job job;  /* first: the front hands it back */
+    struct server *server; /* borrowed, outlives us */
     struct http *http;
-    struct call *call;      /* NULL: the client is gone */
+    struct call *call; /* NULL: the client is gone */
     enum holder holder;
     bool paused;
     uint32_t uid;
 
-    struct buf body;        /* owned until it is parsed */
+    struct buf body; /* owned until it is parsed */
     uint64_t body_charged;
     struct completion_limits limits;
     struct completion_params params;
-    struct api_error error; /* of the parsing; status 0: none */
+    struct api_error error;  /* of the parsing; status 0: none */
     struct request *request; /* one reference */
 
     char id[40];
@@ -81,11 +81,11 @@ static void log_done(const struct completion *c)
     const uint64_t now = clock_ns();
 
     log_msg(LOG_INFO,
-            "completion done request=%" PRIu64 " uid=%" PRId32 " finish=%s prompt=%zu cached=%" PRIu32
-            " read=%" PRIu32 " generated=%" PRIu32 " wait_ms=%.1f total_ms=%.1f%s%s",
+            "completion done request=%" PRIu64 " uid=%" PRId32
+            " finish=%s prompt=%zu cached=%" PRIu32 " read=%" PRIu32 " generated=%" PRIu32
+            " wait_ms=%.1f total_ms=%.1f%s%s",
             r->id, (int32_t)r->uid, finish[r->finish], r->prompt.n, r->n_cached, r->n_read,
-            r->n_generated,
-            (double)((r->t_start ? r->t_start : now) - r->t_submit) / 1e6,
+            r->n_generated, (double)((r->t_start ? r->t_start : now) - r->t_submit) / 1e6,
             (double)(now - r->t_submit) / 1e6, r->finish == FINISH_ERROR ? " error=" : "",
             r->finish == FINISH_ERROR ? r->error_text.s : "");
 }
@@ -138,8 +138,8 @@ static void on_output(struct request *r, void *arg)
     CLEANUP(buf_done) struct buf b = {0};
     int built;
 
-    (void)r;
-    if (!c->call || !c->params.stream || !answer_has_more(&c->answer))
+    /* The last chunk is on_done's. */
+    if (r->state == REQUEST_DONE || !c->call || !c->params.stream || !answer_has_more(&c->answer))
         return;
     built = answer_chunk(&c->answer, &b);
     send_event(c, built, &b);

@@ -52,6 +52,7 @@ int api_error_write(const struct api_error *e, struct buf *out)
     if (r >= 0)
         r = e->param[0] ? json_out_string(out, e->param, strlen(e->param)) : buf_addz(out, "null");
     if (r >= 0)
-        r = e->code ? buf_addf(out, ",\"code\":\"%s\"}}", e->code) : buf_addz(out, ",\"code\":null}}");
+        r = e->code ? buf_addf(out, ",\"code\":\"%s\"}}", e->code)
+                    : buf_addz(out, ",\"code\":null}}");
     return r;
 }

@@ -14,7 +14,7 @@ struct api_error {
     int retry_after_s; /* > 0: a Retry-After header */
 };
 
-/* Fills `e` and returns -EINVAL, so that a failing function is one line.  NULL param or code: null. */
+/* Fills `e` and returns -EINVAL, so that failing is one line.  NULL param or code: null. */
 int api_error_set(struct api_error *e, int status, const char *code, const char *param,
                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

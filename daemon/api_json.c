@@ -22,8 +22,8 @@ struct scan {
     size_t n, i;
     unsigned int depth;
     size_t n_values;
-    bool want_key;            /* the next string at depth 1 is a key */
-    const char *key;          /* of the top-level field we are in */
+    bool want_key;   /* the next string at depth 1 is a key */
+    const char *key; /* of the top-level field we are in */
     size_t key_len;
 };
 
@@ -84,7 +84,8 @@ static int scan_body(const char *s, size_t n, struct api_error *e)
         if (c == '{' || c == '[') {
             if (++sc.depth > API_JSON_MAX_DEPTH)
                 return api_error_set(e, 400, "invalid_json", scan_key(&sc, key, sizeof key),
-                                     "the body is nested deeper than %d levels", API_JSON_MAX_DEPTH);
+                                     "the body is nested deeper than %d levels",
+                                     API_JSON_MAX_DEPTH);
             sc.want_key = sc.depth == 1 && c == '{';
             sc.n_values++;
         } else if ((c == '}' || c == ']') && sc.depth > 0) {
@@ -103,7 +104,8 @@ static int scan_body(const char *s, size_t n, struct api_error *e)
         }
         if (sc.n_values > API_JSON_MAX_VALUES)
             return api_bad_field(e, scan_key(&sc, key, sizeof key),
-                                 "%s: the body holds more than %d values", key, API_JSON_MAX_VALUES);
+                                 "%s: the body holds more than %d values", key,
+                                 API_JSON_MAX_VALUES);
         sc.i++;
     }
     return 0;
@@ -123,10 +125,11 @@ static int twice_error(struct api_error *e, const char *text)
 
     begin = begin ? begin + 2 : text;
     (void)err_escape(key, sizeof key, begin, end > begin ? (size_t)(end - begin) : 0);
-    return api_error_set(e, 400, "invalid_json", key, "the body has the key \"%s\" twice in one object", key);
+    return api_error_set(e, 400, "invalid_json", key,
+                         "the body has the key \"%s\" twice in one object", key);
 }
 
-/* jansson quotes the body after " near '": that part is for nobody, and may end inside a character. */
+/* jansson quotes the body after " near '": nobody needs it, and it may end inside a character. */
 static int syntax_error(struct api_error *e, const json_error_t *je)
 {
     char text[JSON_ERROR_TEXT_LENGTH], safe[2 * JSON_ERROR_TEXT_LENGTH];
@@ -140,7 +143,8 @@ static int syntax_error(struct api_error *e, const json_error_t *je)
     near = strstr(text, " near ");
     if (near)
         *near = '\0';
-    return api_error_set(e, 400, "invalid_json", NULL, "the body is not valid JSON: %s at line %d, column %d",
+    return api_error_set(e, 400, "invalid_json", NULL,
+                         "the body is not valid JSON: %s at line %d, column %d",
                          err_escape(safe, sizeof safe, text, strlen(text)), je->line, je->column);
 }
 

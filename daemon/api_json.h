@@ -16,8 +16,8 @@
 struct api_error;
 
 enum {
-    API_JSON_MAX_DEPTH = 100,          /* of nested arrays and objects; jansson recurses */
-    API_JSON_MAX_VALUES = 2 << 20,     /* jansson makes some 40 bytes of every one */
+    API_JSON_MAX_DEPTH = 100,      /* of nested arrays and objects; jansson recurses */
+    API_JSON_MAX_VALUES = 2 << 20, /* jansson makes some 40 bytes of every one */
 };
 
 /*

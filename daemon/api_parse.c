@@ -52,9 +52,10 @@ static int one_prompt(const json_t *o, const json_t **ret, struct api_error *e)
 
         if (json_is_string(first) || json_is_array(first)) {
             if (json_array_size(j) > 1)
-                return api_error_set(e, 400, "unsupported_parameter", "prompt",
-                                     "prompt is an array of %zu prompts; one a request is supported",
-                                     json_array_size(j));
+                return api_error_set(
+                    e, 400, "unsupported_parameter", "prompt",
+                    "prompt is an array of %zu prompts; one a request is supported",
+                    json_array_size(j));
             j = first;
         }
     }

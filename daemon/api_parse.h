@@ -19,17 +19,17 @@ struct token_list;
 struct tokenizer;
 
 enum {
-    COMPLETION_MAX_STOP = 64,        /* stop strings; OpenAI allows 4 */
+    COMPLETION_MAX_STOP = 64,         /* stop strings; OpenAI allows 4 */
     COMPLETION_MAX_STOP_BYTES = 4096, /* of one: so much text may have to be held back */
 };
 
 /* What the answer needs beyond what the request itself knows. */
 struct completion_params {
     bool stream;
-    bool include_usage;    /* stream_options: a chunk with the usage before [DONE] */
+    bool include_usage; /* stream_options: a chunk with the usage before [DONE] */
     bool return_token_ids;
-    bool return_progress;  /* chunks while the prompt is read */
-    bool logprobs;         /* how many beside the chosen one is request.sampling.n_top */
+    bool return_progress; /* chunks while the prompt is read */
+    bool logprobs;        /* how many beside the chosen one is request.sampling.n_top */
 };
 
 struct completion_limits {
@@ -50,15 +50,21 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
 /* 0, or negative when `o` asks for something known that does not work here. */
 int completion_refuse(const json_t *o, struct api_error *e);
 
-/* prompt, add_special, parse_special to tokens.  Longer than the context is refused with both numbers. */
+/*
+ * prompt, add_special, parse_special to tokens.  Longer than the context is refused with both
+ * numbers.
+ */
 int completion_prompt(const json_t *o, const struct completion_limits *limits,
                       struct token_list *out, struct api_error *e);
 
 /* temperature, top_p, ..., logit_bias, ignore_eos into r->sampling and r->bias. */
-int completion_sampling(const json_t *o, const struct completion_limits *limits,
-                        struct request *r, struct api_error *e);
+int completion_sampling(const json_t *o, const struct completion_limits *limits, struct request *r,
+                        struct api_error *e);
 
-/* An array of token ids, each of the vocabulary, appended to `out`.  `name` is the field's, for messages. */
+/*
+ * An array of token ids, each of the vocabulary, appended to `out`.  `name` is the field's, for
+ * messages.
+ */
 int api_token_ids(const json_t *array, const char *name, const struct tokenizer *t,
                   struct token_list *out, struct api_error *e);
 

@@ -15,7 +15,7 @@
 /* When the field is harmless; null always is. */
 enum harmless {
     IF_NEVER,
-    IF_EMPTY,  /* "", [], {} */
+    IF_EMPTY, /* "", [], {} */
     IF_FALSE,
     IF_NUMBER, /* equal to `number` */
     IF_TEXT,   /* "text", or an object whose type is "text" */

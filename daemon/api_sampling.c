@@ -77,7 +77,10 @@ static int sampling_integers(const json_t *o, struct sampler_params *p, struct a
     p->top_k = (int32_t)top_k;
     p->penalty_last_n = (int32_t)last_n;
     p->seed = (uint64_t)seed;
-    /* -1 is llama-server's word for a random one.  getrandom cannot fail for so few bytes once the machine is up. */
+    /*
+     * -1 is llama-server's word for a random one.  getrandom cannot fail for so few bytes once the
+     * machine is up.
+     */
     if (seed == -1 && getrandom(&p->seed, sizeof p->seed, 0) != sizeof p->seed)
         return api_error_set(e, 500, NULL, "seed", "no random numbers");
     return 0;
@@ -107,9 +110,8 @@ static int bias_add(struct request *r, uint32_t n_vocab, int64_t id, const json_
     double v;
 
     if (id < 0 || id >= (int64_t)n_vocab)
-        return api_bad_field(e, "logit_bias",
-                             "logit_bias holds the token id %lld; ids are 0 to %u", (long long)id,
-                             n_vocab - 1);
+        return api_bad_field(e, "logit_bias", "logit_bias holds the token id %lld; ids are 0 to %u",
+                             (long long)id, n_vocab - 1);
     if (json_is_false(value)) {
         v = -100;
     } else if (json_is_number(value) && fabs(json_number_value(value)) <= 100) {
@@ -132,7 +134,8 @@ static int bias_object(const json_t *j, uint32_t n_vocab, struct request *r, str
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)j, key, value) {
+    json_object_foreach((json_t *)j, key, value)
+    {
         char room[64];
         uint64_t id;
         int rc;
@@ -195,8 +198,8 @@ static int sampling_bias(const json_t *o, const struct tokenizer *t, struct requ
     return json_is_object(j) ? bias_object(j, n_vocab, r, e) : bias_pairs(j, n_vocab, r, e);
 }
 
-int completion_sampling(const json_t *o, const struct completion_limits *limits,
-                        struct request *r, struct api_error *e)
+int completion_sampling(const json_t *o, const struct completion_limits *limits, struct request *r,
+                        struct api_error *e)
 {
     int rc;
 

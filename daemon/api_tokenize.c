@@ -18,10 +18,10 @@
 #include <stdlib.h>
 
 struct text_job {
-    struct front_job job;  /* first */
+    struct front_job job; /* first */
     struct http *http;
-    struct call *call;     /* NULL: the client is gone */
-    bool busy;             /* on a front thread */
+    struct call *call; /* NULL: the client is gone */
+    bool busy;         /* on a front thread */
     int (*run)(struct text_job *j, const json_t *o);
     const struct tokenizer *tokenizer;
     struct buf body;
@@ -97,7 +97,10 @@ static void start(struct call *call, int (*run)(struct text_job *j, const json_t
     front_submit(s->front, &j->job);
 }
 
-/* {"id":5,"piece":"x"}; a piece that is no UTF-8 by itself is an array of bytes, as llama-server has it. */
+/*
+ * {"id":5,"piece":"x"}; a piece that is no UTF-8 by itself is an array of bytes, as llama-server
+ * has it.
+ */
 static int put_piece(struct buf *b, const struct tokenizer *t, int32_t id)
 {
     size_t n;

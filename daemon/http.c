@@ -22,10 +22,16 @@
 #include <sys/socket.h>
 #include <systemd/sd-event.h>
 
-/* Memory of a connection; bounds the header.  16 KiB measured best of 8, 16 and 32 for idle memory and uploads. */
+/*
+ * Memory of a connection; bounds the header.  16 KiB measured best of 8, 16 and 32 for idle memory
+ * and uploads.
+ */
 #define CONNECTION_POOL_BYTES ((size_t)16 << 10)
 
-/* An idle connection, one that sends its body too slowly, or one that does not read its answer, in seconds. */
+/*
+ * An idle connection, one that sends its body too slowly, or one that does not read its answer, in
+ * seconds.
+ */
 #define CONNECTION_TIMEOUT_S 120u
 
 /* So many bodies of the largest size may be in memory at once. */
@@ -64,7 +70,7 @@ static enum MHD_Result queue_answer(struct call *c)
     return x;
 }
 
-/* libmicrohttpd wants bytes.  It would ask without a pause if it got none and were not suspended. */
+/* libmicrohttpd wants bytes.  Given none and not suspended it would ask without a pause. */
 static ssize_t on_read(void *cls, uint64_t pos, char *p, size_t max)
 {
     struct call *c = cls;
@@ -94,7 +100,10 @@ static enum MHD_Result queue_stream(struct call *c)
     return x;
 }
 
-/* A body that is announced as too large is refused before it is sent; so is one in a coding that nobody reads. */
+/*
+ * A body that is announced as too large is refused before it is sent; so is one in a coding that
+ * nobody reads.
+ */
 static void check_announced(struct call *c)
 {
     const char *length = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Content-Length");
@@ -104,10 +113,9 @@ static void check_announced(struct call *c)
     if (c->status)
         return;
     if (length && strtoull(length, NULL, 10) > c->http->options.max_body) {
-        (void)api_error_set(&e, 413, "body_too_large", NULL,
-                            "the body has %llu bytes; at most %llu are accepted",
-                            strtoull(length, NULL, 10),
-                            (unsigned long long)c->http->options.max_body);
+        (void)api_error_set(
+            &e, 413, "body_too_large", NULL, "the body has %llu bytes; at most %llu are accepted",
+            strtoull(length, NULL, 10), (unsigned long long)c->http->options.max_body);
         call_fail(c, &e);
     } else if (coding && *coding) {
         (void)api_error_set(&e, 415, "unsupported_encoding", NULL,
@@ -275,12 +283,11 @@ static int listener_init(struct listener *l, struct http *h, int fd)
     l->http = h;
     (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
     l->is_unix = domain == AF_UNIX;
-    l->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, l,
-                              MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                              h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-                              CONNECTION_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                              CONNECTION_POOL_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l,
-                              MHD_OPTION_END);
+    l->mhd = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, l,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        CONNECTION_POOL_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_END);
     if (!l->mhd)
         return errno > 0 ? -errno : -EIO;
 
@@ -317,7 +324,8 @@ int http_new(struct server *s, const struct http_options *o, struct http **ret)
     if (getrandom(&h->id_base, sizeof h->id_base, 0) != sizeof h->id_base)
         h->id_base = clock_ns();
 
-    r = sd_event_add_time_relative(s->event, &h->deadline, CLOCK_MONOTONIC, 0, 10000, on_deadline, h);
+    r = sd_event_add_time_relative(s->event, &h->deadline, CLOCK_MONOTONIC, 0, 10000, on_deadline,
+                                   h);
     if (r >= 0)
         r = sd_event_source_set_enabled(h->deadline, SD_EVENT_OFF);
     for (size_t i = 0; r >= 0 && i < o->n_fds; i++) {

@@ -14,23 +14,27 @@ struct http;
 struct server;
 
 struct http_options {
-    const int *fds;      /* listening sockets; the array is read by http_new only, the sockets are borrowed until http_free */
+    const int *fds; /* listening sockets; the array is read by http_new only, the sockets are
+                       borrowed until http_free */
     size_t n_fds;
-    uint64_t max_body;   /* bytes; a larger body is 413 */
+    uint64_t max_body; /* bytes; a larger body is 413 */
     uint32_t max_connections;
 };
 
 int http_new(struct server *s, const struct http_options *o, struct http **ret);
 /*
- * Ends every connection and cancels its request.  The front must have been freed before; the scheduler must be there
- * until the cancelled requests are done.
+ * Ends every connection and cancels its request.  The front must have been freed before; the
+ * scheduler must be there until the cancelled requests are done.
  */
 void http_free(struct http *h);
 
 /* server.state changed: waiting completions go on (READY) or get 503 (FAILED, STOPPING). */
 void http_state_changed(struct http *h);
 
-/* Requests that are not answered to the end yet, for draining at shutdown.  Idle connections do not count. */
+/*
+ * Requests that are not answered to the end yet, for draining at shutdown.  Idle connections do not
+ * count.
+ */
 uint32_t http_n_active(const struct http *h);
 
 #endif

@@ -96,7 +96,10 @@ void call_free(struct call *c)
 {
     struct http *h = c->http;
 
-    /* The duplicate must go before libmicrohttpd closes its own, or the peer would never see the end. */
+    /*
+     * The duplicate must go before libmicrohttpd closes its own, or the peer would never see the
+     * end.
+     */
     drop_watch(c);
     tell_gone(c);
     drop_body(c);
@@ -231,7 +234,10 @@ int call_watch(struct call *c)
     c->watch_fd = fcntl(conn_fd(c->conn), F_DUPFD_CLOEXEC, 3);
     if (c->watch_fd < 0)
         return -errno;
-    /* EPOLLHUP is always reported.  Over TCP a client that left looks like one that closed its sending half. */
+    /*
+     * EPOLLHUP is always reported.  Over TCP a client that left looks like one that closed its
+     * sending half.
+     */
     return sd_event_add_io(c->http->server->event, &c->watch, c->watch_fd,
                            c->is_unix ? 0 : EPOLLRDHUP, on_hup, c);
 }

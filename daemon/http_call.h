@@ -36,12 +36,15 @@ enum {
     CALL_QUEUE_HIGH = 1 << 20, /* unsent bytes of a stream from which its request should pause */
     CALL_QUEUE_LOW = 1 << 18,  /* and below which it may go on */
     CALL_SILENCE_S = 5,        /* a stream that says nothing for so long gets a comment */
-    CALL_STALL_S = 30,         /* a reader that takes nothing of what waits for it for so long is dropped */
+    CALL_STALL_S = 30, /* a reader that takes nothing of what waits for it for so long is dropped */
 };
 
 /* What a handler that answers later wants to hear.  Calls come on the loop thread. */
 struct call_owner {
-    /* The client went away, or the answer is complete and sent: the call must not be touched any more.  Once. */
+    /*
+     * The client went away, or the answer is complete and sent: the call must not be touched any
+     * more.  Once.
+     */
     void (*gone)(void *arg);
     /* The queue of a stream fell below CALL_QUEUE_LOW.  May be NULL. */
     void (*drained)(void *arg);
@@ -59,28 +62,29 @@ struct call {
     bool is_unix;
 
     struct buf body;
-    uint64_t n_body;   /* bytes received, kept or not */
-    uint64_t charged;  /* what `body` has been given of http->body_used */
-    bool discard;      /* the answer is an error already: read the rest of the body and forget it */
+    uint64_t n_body;  /* bytes received, kept or not */
+    uint64_t charged; /* what `body` has been given of http->body_used */
+    bool discard;     /* the answer is an error already: read the rest of the body and forget it */
 
-    bool started;      /* given to its handler */
-    bool waiting;      /* suspended until the server's state changes */
+    bool started; /* given to its handler */
+    bool waiting; /* suspended until the server's state changes */
     bool suspended;
-    bool gone;         /* nobody is there to read an answer */
-    int watch_fd;      /* owned duplicate, -1 */
+    bool gone;              /* nobody is there to read an answer */
+    int watch_fd;           /* owned duplicate, -1 */
     sd_event_source *watch; /* owned */
     struct call_owner owner;
 
     /* The answer. */
-    int status;            /* 0: none yet */
-    struct buf answer;     /* JSON */
-    const char *allow;     /* static: Allow header of a 405 */
+    int status;        /* 0: none yet */
+    struct buf answer; /* JSON */
+    const char *allow; /* static: Allow header of a 405 */
     int retry_after_s;
     bool streaming, ended;
-    struct buf out;        /* unsent bytes of a stream: [out_sent, len) */
+    struct buf out; /* unsent bytes of a stream: [out_sent, len) */
     size_t out_sent;
     bool was_high;
-    uint64_t t_put, t_taken; /* clock_ns: last byte queued; last time the reader took something or began to owe */
+    uint64_t t_put, t_taken; /* clock_ns: last byte queued; last time the reader took something or
+                                began to owe */
 };
 
 /* For handlers. */

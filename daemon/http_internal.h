@@ -11,7 +11,7 @@
 /* One listening socket: libmicrohttpd has one a daemon. */
 struct listener {
     struct http *http;
-    struct MHD_Daemon *mhd;   /* owned */
+    struct MHD_Daemon *mhd; /* owned */
     bool is_unix;
     sd_event_source *io;      /* owned: its epoll descriptor */
     sd_event_source *timeout; /* owned: what it asks for */
@@ -23,17 +23,20 @@ struct http {
     struct http_options options;
     struct listener *listeners; /* owned, [n_listeners] */
     size_t n_listeners;
-    struct call *calls;         /* owned list */
+    struct call *calls; /* owned list */
     uint32_t n_calls;
-    uint64_t body_used;         /* bytes of bodies in memory, those in the handlers' hands included */
+    uint64_t body_used; /* bytes of bodies in memory, those in the handlers' hands included */
     uint64_t body_limit;
-    bool closing;               /* http_free is under way: nothing begins any more */
-    sd_event_source *deadline;  /* owned: the next http_tick */
-    uint64_t deadline_ns;       /* when it is armed for; UINT64_MAX: off */
-    uint64_t id_base, n_ids;    /* for request ids */
+    bool closing;              /* http_free is under way: nothing begins any more */
+    sd_event_source *deadline; /* owned: the next http_tick */
+    uint64_t deadline_ns;      /* when it is armed for; UINT64_MAX: off */
+    uint64_t id_base, n_ids;   /* for request ids */
 };
 
-/* Looks after streams: comments into silence, stalled readers.  Called by a timer; tests call it themselves. */
+/*
+ * Looks after streams: comments into silence, stalled readers.  Called by a timer; tests call it
+ * themselves.
+ */
 void http_tick(struct http *h);
 /* A stream began or was given bytes: http_tick is due no later than `t`. */
 void http_due(struct http *h, uint64_t t);

@@ -39,7 +39,8 @@ static const struct route routes[] = {
 static const struct {
     const char *path, *words;
 } absent[] = {
-    {"/v1/chat/completions", "chat comes with a later version; send rendered text to /v1/completions"},
+    {"/v1/chat/completions",
+     "chat comes with a later version; send rendered text to /v1/completions"},
     {"/chat/completions", "chat comes with a later version; send rendered text to /v1/completions"},
     {"/v1/responses", "chat comes with a later version; send rendered text to /v1/completions"},
     {"/v1/messages", "chat comes with a later version; send rendered text to /v1/completions"},

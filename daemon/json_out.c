@@ -64,9 +64,9 @@ int json_out_string(struct buf *out, const char *s, size_t n)
     return r < 0 ? r : buf_add(out, "\"", 1);
 }
 
-int json_out_double(struct buf *out, double v)
+int json_out_float(struct buf *out, float v)
 {
-    return isfinite(v) ? buf_addf(out, "%.17g", v) : buf_addz(out, "null");
+    return isfinite(v) ? buf_addf(out, "%.9g", (double)v) : buf_addz(out, "null");
 }
 
 int json_out_fixed(struct buf *out, double v)

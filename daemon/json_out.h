@@ -15,8 +15,8 @@ struct buf;
 /* A quoted string.  Bytes that are not UTF-8 become U+FFFD, so that the output is always JSON. */
 int json_out_string(struct buf *out, const char *s, size_t n);
 
-/* A number that reads back as the same double; JSON has no infinity and no NaN: those are null. */
-int json_out_double(struct buf *out, double v);
+/* A number that reads back as the same float; JSON has no infinity and no NaN: those are null. */
+int json_out_float(struct buf *out, float v);
 
 /* Three decimals, for milliseconds and rates. */
 int json_out_fixed(struct buf *out, double v);

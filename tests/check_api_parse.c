@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of /v1/completions, good and bad: what is read from them, and what they are refused for. */
+/* Bodies of /v1/completions: what is read from the good, and what the bad are refused for. */
 #include "daemon/api_error.h"
 #include "daemon/api_json.h"
 #include "daemon/api_parse.h"
@@ -16,7 +16,8 @@
 
 enum { CONTEXT = 16, VOCAB = 5 };
 
-static const struct fake_piece pieces[VOCAB] = {{"<|end|>", 7}, {"a", 1}, {"b", 1}, {"\0", 1}, {"ab", 2}};
+static const struct fake_piece pieces[VOCAB] = {
+    {"<|end|>", 7}, {"a", 1}, {"b", 1}, {"\0", 1}, {"ab", 2}};
 static struct tokenizer *tokenizer;
 
 static struct request *request;
@@ -75,8 +76,10 @@ START_TEST(absent_fields_and_null_have_the_defaults)
 {
     static const char *const bodies[] = {
         "",
-        "\"max_tokens\":null,\"temperature\":null,\"top_p\":null,\"seed\":null,\"stop\":null,\"stream\":null,"
-        "\"logprobs\":null,\"logit_bias\":null,\"stream_options\":null,\"n\":null,\"suffix\":null,\"echo\":null,"
+        "\"max_tokens\":null,\"temperature\":null,\"top_p\":null,\"seed\":null,\"stop\":null,"
+        "\"stream\":null,"
+        "\"logprobs\":null,\"logit_bias\":null,\"stream_options\":null,\"n\":null,\"suffix\":null,"
+        "\"echo\":null,"
         "\"response_format\":null,\"model\":null,\"prompt_logprobs\":null",
     };
 
@@ -115,11 +118,12 @@ END_TEST
 
 START_TEST(every_field_arrives_where_it_belongs)
 {
-    must_parse("\"max_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"top_k\":40,\"min_p\":0.125,"
-               "\"seed\":-5,\"presence_penalty\":-2,\"frequency_penalty\":1.5,\"repeat_penalty\":1.25,"
-               "\"repeat_last_n\":-1,\"logprobs\":3,\"ignore_eos\":true,\"stream\":true,"
-               "\"stream_options\":{\"include_usage\":true},\"return_token_ids\":true,"
-               "\"return_progress\":true,\"model\":\"any\",\"user\":\"x\",\"nobody_knows_this\":[1,{}]");
+    must_parse(
+        "\"max_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"top_k\":40,\"min_p\":0.125,"
+        "\"seed\":-5,\"presence_penalty\":-2,\"frequency_penalty\":1.5,\"repeat_penalty\":1.25,"
+        "\"repeat_last_n\":-1,\"logprobs\":3,\"ignore_eos\":true,\"stream\":true,"
+        "\"stream_options\":{\"include_usage\":true},\"return_token_ids\":true,"
+        "\"return_progress\":true,\"model\":\"any\",\"user\":\"x\",\"nobody_knows_this\":[1,{}]");
     ck_assert_uint_eq(request->max_tokens, 7);
     ck_assert(request->sampling.temperature == 0.5f);
     ck_assert(request->sampling.top_p == 0.25f);
@@ -228,7 +232,8 @@ static const struct bad bad_fields[] = {
     /* types */
     {"\"stream\":1", "stream", "stream is 1; it must be true or false"},
     {"\"stream\":\"true\"", "stream", "a string"},
-    {"\"temperature\":\"hot\"", "temperature", "temperature is a string; it must be a number from 0 to 100"},
+    {"\"temperature\":\"hot\"", "temperature",
+     "temperature is a string; it must be a number from 0 to 100"},
     {"\"temperature\":true", "temperature", "true"},
     {"\"max_tokens\":[]", "max_tokens", "an array"},
     {"\"max_tokens\":1.5", "max_tokens", "max_tokens is 1.5; it must be an integer"},
@@ -349,14 +354,16 @@ static const struct bad bad_bodies[] = {
     {"{\"prompt\":[[]]}", "prompt", "empty"},
     {"{\"prompt\":[\"a\",\"b\"]}", "prompt", "2 prompts"},
     {"{\"prompt\":[[1],[2],[3]]}", "prompt", "3 prompts"},
-    {"{\"prompt\":[1,\"a\"]}", "prompt", "prompt[1] is a string; it must be a token id from 0 to 4"},
+    {"{\"prompt\":[1,\"a\"]}", "prompt",
+     "prompt[1] is a string; it must be a token id from 0 to 4"},
     {"{\"prompt\":[[\"a\"]]}", "prompt", "prompt[0] is a string"},
     {"{\"prompt\":[5]}", "prompt", "prompt[0] is 5; it must be a token id from 0 to 4"},
     {"{\"prompt\":[1,-1]}", "prompt", "prompt[1] is -1"},
     {"{\"prompt\":[1.5]}", "prompt", "1.5"},
     {"{\"prompt\":[4294967297]}", "prompt", "4294967297"},
     {"{\"prompt\":[true]}", "prompt", "true"},
-    {"{\"prompt\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}", "prompt", "16 tokens, but the context holds 16"},
+    {"{\"prompt\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}", "prompt",
+     "16 tokens, but the context holds 16"},
     {"{\"prompt\":\"aaaaaaaaaaaaaaaaaaaaa\"}", "prompt", "21 tokens, but the context holds 16"},
 };
 
@@ -390,9 +397,11 @@ END_TEST
 
 START_TEST(known_fields_whose_value_asks_for_nothing_are_accepted)
 {
-    must_parse("\"n\":1,\"best_of\":1.0,\"suffix\":\"\",\"echo\":false,\"response_format\":{\"type\":\"text\"},"
-               "\"tools\":[],\"lora\":[],\"grammar\":\"\",\"mirostat\":0,\"typical_p\":1.0,"
-               "\"dry_multiplier\":0,\"xtc_probability\":0.0,\"min_tokens\":0,\"cache_prompt\":true");
+    must_parse(
+        "\"n\":1,\"best_of\":1.0,\"suffix\":\"\",\"echo\":false,\"response_format\":{\"type\":"
+        "\"text\"},"
+        "\"tools\":[],\"lora\":[],\"grammar\":\"\",\"mirostat\":0,\"typical_p\":1.0,"
+        "\"dry_multiplier\":0,\"xtc_probability\":0.0,\"min_tokens\":0,\"cache_prompt\":true");
 }
 END_TEST
 
@@ -474,8 +483,10 @@ START_TEST(an_error_is_written_as_openais_object)
 
     ck_assert_int_lt(parse_fields("\"n\":2"), 0);
     ck_assert_int_eq(api_error_write(&error, &b), 0);
-    ck_assert_str_eq(b.data, "{\"error\":{\"message\":\"n is 2; it is not supported, it must be 1\","
-                             "\"type\":\"invalid_request_error\",\"param\":\"n\",\"code\":\"unsupported_parameter\"}}");
+    ck_assert_str_eq(
+        b.data,
+        "{\"error\":{\"message\":\"n is 2; it is not supported, it must be 1\","
+        "\"type\":\"invalid_request_error\",\"param\":\"n\",\"code\":\"unsupported_parameter\"}}");
     buf_done(&b);
 }
 END_TEST
@@ -496,8 +507,8 @@ int main(void)
     tcase_add_test(t, a_bias_is_an_object_or_pairs_and_minus_100_bans);
     tcase_add_test(t, stop_is_a_string_or_an_array_of_strings);
     tcase_add_test(t, a_prompt_is_text_ids_or_one_of_them_in_an_array);
-    tcase_add_loop_test(t, a_bad_field_is_refused_with_its_name_what_was_found_and_what_is_allowed, 0,
-                        (int)(sizeof bad_fields / sizeof bad_fields[0]));
+    tcase_add_loop_test(t, a_bad_field_is_refused_with_its_name_what_was_found_and_what_is_allowed,
+                        0, (int)(sizeof bad_fields / sizeof bad_fields[0]));
     tcase_add_loop_test(t, a_bad_body_is_refused_in_words, 0,
                         (int)(sizeof bad_bodies / sizeof bad_bodies[0]));
     tcase_add_test(t, a_nul_in_the_body_is_not_the_end_of_it);

@@ -23,6 +23,7 @@ START_TEST(a_completion_streams_from_its_body_to_done)
     struct client *c = client_new(w);
     struct response r;
     struct buf text = {0};
+    const char *finish;
     char want[21];
 
     client_post(c, "/v1/completions", "{\"prompt\":\"Hello\",\"max_tokens\":20,\"stream\":true}");
@@ -33,7 +34,9 @@ START_TEST(a_completion_streams_from_its_body_to_done)
     stream_text(r.body.data, &text);
     world_expect(w, "Hello", 20, want);
     ck_assert_str_eq(text.data, want);
-    ck_assert_ptr_nonnull(strstr(r.body.data, "\"finish_reason\":\"length\""));
+    finish = strstr(r.body.data, "\"finish_reason\":\"length\"");
+    ck_assert_ptr_nonnull(finish);
+    ck_assert_ptr_null(strstr(finish + 1, "\"finish_reason\":\"")); /* once */
     ck_assert_str_eq(r.body.data + r.body.len - 14, "data: [DONE]\n\n");
     buf_done(&text);
     response_done(&r);
@@ -63,7 +66,8 @@ START_TEST(a_whole_answer_has_usage_timings_and_ids)
     ck_assert_int_eq(json_array_size(json_object_get(choice, "prompt_token_ids")), 3);
     ck_assert_int_eq(json_integer_value(json_object_get(usage, "prompt_tokens")), 3);
     ck_assert_int_eq(json_integer_value(json_object_get(usage, "completion_tokens")), 5);
-    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(j, "timings"), "predicted_n")), 5);
+    ck_assert_int_eq(
+        json_integer_value(json_object_get(json_object_get(j, "timings"), "predicted_n")), 5);
     json_decref(j);
     response_done(&r);
     world_free(w);
@@ -78,20 +82,24 @@ START_TEST(a_stream_can_have_usage_progress_ids_and_logprobs)
     struct buf body = {0};
 
     /* More than two chunks of 64. */
-    ck_assert_int_eq(buf_addf(&body,
-                              "{\"prompt\":\"%0*d\",\"max_tokens\":3,\"stream\":true,\"return_progress\":true,"
-                              "\"stream_options\":{\"include_usage\":true},\"return_token_ids\":true,\"logprobs\":0}",
-                              150, 7),
-                     0);
+    ck_assert_int_eq(
+        buf_addf(
+            &body,
+            "{\"prompt\":\"%0*d\",\"max_tokens\":3,\"stream\":true,\"return_progress\":true,"
+            "\"stream_options\":{\"include_usage\":true},\"return_token_ids\":true,\"logprobs\":0}",
+            150, 7),
+        0);
     client_post(c, "/completions", body.data);
     client_wait(w, c, &r);
     ck_assert_int_eq(r.status, 200);
-    ck_assert_ptr_nonnull(strstr(r.body.data, "\"prompt_progress\":{\"total\":150,\"cache\":0,\"processed\":"));
+    ck_assert_ptr_nonnull(
+        strstr(r.body.data, "\"prompt_progress\":{\"total\":150,\"cache\":0,\"processed\":"));
     ck_assert_ptr_nonnull(strstr(r.body.data, "\"prompt_token_ids\":["));
     ck_assert_ptr_nonnull(strstr(r.body.data, "\"token_logprobs\":["));
     ck_assert_ptr_nonnull(strstr(r.body.data, "\"usage\":null"));
-    ck_assert_ptr_nonnull(strstr(r.body.data, "\"choices\":[],\"usage\":{\"prompt_tokens\":150,\"completion_tokens\":3,"
-                                              "\"total_tokens\":153,\"prompt_tokens_details\":{\"cached_tokens\":0}}"));
+    ck_assert_ptr_nonnull(strstr(
+        r.body.data, "\"choices\":[],\"usage\":{\"prompt_tokens\":150,\"completion_tokens\":3,"
+                     "\"total_tokens\":153,\"prompt_tokens_details\":{\"cached_tokens\":0}}"));
     buf_done(&body);
     response_done(&r);
     world_free(w);
@@ -107,7 +115,8 @@ START_TEST(an_end_token_is_in_the_ids_and_not_in_the_text)
     char want[400];
     size_t n;
 
-    client_post(c, "/v1/completions", "{\"prompt\":\"abc\",\"return_token_ids\":true,\"logprobs\":0,\"max_tokens\":300}");
+    client_post(c, "/v1/completions",
+                "{\"prompt\":\"abc\",\"return_token_ids\":true,\"logprobs\":0,\"max_tokens\":300}");
     client_wait(w, c, &r);
     j = json_of(&r);
     choice = json_array_get(json_object_get(j, "choices"), 0);
@@ -119,9 +128,12 @@ START_TEST(an_end_token_is_in_the_ids_and_not_in_the_text)
     ck_assert_str_eq(json_string_value(json_object_get(choice, "finish_reason")), "stop");
     ck_assert_uint_eq(n, strlen(want) + 1);
     ck_assert_int_eq(json_integer_value(json_array_get(ids, n - 1)), 0);
-    ck_assert_uint_eq(json_array_size(json_object_get(json_object_get(choice, "logprobs"), "tokens")), n);
-    ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(json_object_get(choice, "logprobs"), "text_offset"), n - 1)),
-                     (json_int_t)n - 1);
+    ck_assert_uint_eq(
+        json_array_size(json_object_get(json_object_get(choice, "logprobs"), "tokens")), n);
+    ck_assert_int_eq(
+        json_integer_value(json_array_get(
+            json_object_get(json_object_get(choice, "logprobs"), "text_offset"), n - 1)),
+        (json_int_t)n - 1);
     json_decref(j);
     response_done(&r);
     world_free(w);
@@ -184,7 +196,8 @@ START_TEST(texts_become_tokens_and_back)
 
     client_post(c, "/tokenize", "{\"content\":\" !<|end|>\"}");
     client_expect(w, c, 200, "{\"tokens\":[2,3,0]}");
-    client_post(c, "/tokenize", "{\"content\":\"!<|end|>\",\"parse_special\":false,\"with_pieces\":true}");
+    client_post(c, "/tokenize",
+                "{\"content\":\"!<|end|>\",\"parse_special\":false,\"with_pieces\":true}");
     client_expect(w, c, 200, "{\"tokens\":[{\"id\":3,\"piece\":\"!\"},{\"id\":30,\"piece\":\"<\"}");
     client_post(c, "/tokenize", "{\"content\":\"\"}");
     client_expect(w, c, 200, "{\"tokens\":[]}");
@@ -236,7 +249,8 @@ START_TEST(a_chunked_body_is_read_and_counted)
     char junk[1000];
 
     memset(junk, ' ', sizeof junk);
-    client_sendz(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client_sendz(c,
+                 "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     send_chunk(c, "{\"prompt\":\"chu", 14);
     world_settle(w);
     send_chunk(c, "nked\",\"max_tokens\":3}", 21);
@@ -244,7 +258,8 @@ START_TEST(a_chunked_body_is_read_and_counted)
     client_expect(w, c, 200, "\"prompt_tokens\":7,\"completion_tokens\":3");
 
     /* Too long: the answer comes after the end of the body, and the connection lives. */
-    client_sendz(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client_sendz(c,
+                 "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 0; i < 5; i++)
         send_chunk(c, junk, sizeof junk);
     world_settle(w);
@@ -255,7 +270,8 @@ START_TEST(a_chunked_body_is_read_and_counted)
     client_expect(w, c, 200, "ok");
 
     /* Without end: cut. */
-    client_sendz(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client_sendz(c,
+                 "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 0; i < 20; i++)
         send_chunk(c, junk, sizeof junk);
     UNTIL(w, c->eof);
@@ -272,10 +288,13 @@ START_TEST(a_body_announced_as_too_large_is_refused_before_it_comes)
     client_expect(w, c, 413, "the body has 65537 bytes; at most 65536 are accepted");
     UNTIL(w, c->eof);
     c = client_new(w);
-    client_sendz(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n");
+    client_sendz(
+        c,
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n");
     UNTIL(w, c->eof);
     c = client_new(w);
-    client_sendz(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\n");
+    client_sendz(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Encoding: "
+                    "gzip\r\nContent-Length: 5\r\n\r\n");
     client_expect(w, c, 415, "Content-Encoding");
     world_free(w);
 }
@@ -291,7 +310,8 @@ START_TEST(bodies_together_have_a_budget)
     memset(junk, ' ', 60000);
     for (int i = 0; i < 8; i++) {
         c[i] = client_new(w);
-        client_sendz(c[i], "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 60001\r\n\r\n");
+        client_sendz(c[i],
+                     "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 60001\r\n\r\n");
         client_send(c[i], junk, 60000);
         world_settle(w);
     }
@@ -327,7 +347,8 @@ START_TEST(garbage_is_refused_and_the_server_lives_on)
         if (i % 3 == 1)
             client_sendz(c, "POST /v1/completions HTTP/1.1\r\n");
         if (i % 3 == 2)
-            client_sendz(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n");
+            client_sendz(
+                c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n");
         client_send(c, junk, sizeof junk);
         world_settle(w);
         client_half_close(c);

@@ -34,9 +34,11 @@ START_TEST(a_client_that_leaves_stops_its_own_request_wherever_it_is)
     char body[2000];
 
     w->engine_runs = false;
-    (void)snprintf(body, sizeof body, "{\"prompt\":\"%01000d\",\"stream\":%s}", 1, _i ? "true" : "false");
+    (void)snprintf(body, sizeof body, "{\"prompt\":\"%01000d\",\"stream\":%s}", 1,
+                   _i ? "true" : "false");
     gen = client_new(w);
-    client_post(gen, "/v1/completions", _i ? "{\"prompt\":\"x\",\"stream\":true}" : "{\"prompt\":\"x\"}");
+    client_post(gen, "/v1/completions",
+                _i ? "{\"prompt\":\"x\",\"stream\":true}" : "{\"prompt\":\"x\"}");
     UNTIL(w, world_totals(w).running == 1);
     /* A prompt of many chunks is being read. */
     read_ = client_new(w);
@@ -139,7 +141,8 @@ START_TEST(a_slow_reader_pauses_only_its_own_request)
     char *want = malloc(12001);
 
     slow->lazy = true;
-    client_post(slow, "/v1/completions", "{\"prompt\":\"slow\",\"stream\":true,\"max_tokens\":12000}");
+    client_post(slow, "/v1/completions",
+                "{\"prompt\":\"slow\",\"stream\":true,\"max_tokens\":12000}");
     client_post(quick, "/v1/completions", "{\"prompt\":\"quick\",\"max_tokens\":14000}");
     client_wait(w, quick, &r);
     ck_assert_ptr_nonnull(strstr(r.body.data, "\"completion_tokens\":14000"));
@@ -170,7 +173,8 @@ START_TEST(a_reader_that_takes_nothing_for_30_seconds_is_dropped)
     struct client *slow = client_new(w);
 
     slow->lazy = true;
-    client_post(slow, "/v1/completions", "{\"prompt\":\"slow\",\"stream\":true,\"max_tokens\":20000}");
+    client_post(slow, "/v1/completions",
+                "{\"prompt\":\"slow\",\"stream\":true,\"max_tokens\":20000}");
     UNTIL(w, world_totals(w).generated_tokens > 4000);
     world_settle(w);
     ck_assert_uint_eq(world_totals(w).running, 1);
@@ -194,7 +198,8 @@ START_TEST(many_connections_are_served_together)
     for (int i = 0; i < 200; i++) {
         c[i] = client_new(w);
         client_post(c[i], "/v1/completions",
-                    i % 2 ? "{\"prompt\":\"many\",\"max_tokens\":3,\"stream\":true}" : "{\"prompt\":\"many\",\"max_tokens\":3}");
+                    i % 2 ? "{\"prompt\":\"many\",\"max_tokens\":3,\"stream\":true}"
+                          : "{\"prompt\":\"many\",\"max_tokens\":3}");
     }
     for (int i = 0; i < 200; i++)
         client_expect(w, c[i], 200, i % 2 ? "[DONE]" : "\"finish_reason\":\"length\"");
@@ -237,7 +242,8 @@ START_TEST(completions_wait_while_the_model_is_loaded)
     client_post(a, "/v1/completions", "{\"prompt\":\"wait\",\"max_tokens\":2}");
     client_post(leaves, "/v1/completions", "{\"prompt\":\"wait\",\"max_tokens\":2}");
     client_get(b, "/health");
-    client_expect(w, b, 503, "\"message\":\"Loading model\",\"type\":\"unavailable_error\"},\"progress\":42}");
+    client_expect(w, b, 503,
+                  "\"message\":\"Loading model\",\"type\":\"unavailable_error\"},\"progress\":42}");
     client_get(b, "/v1/models");
     client_expect(w, b, 503, "\"code\":\"loading\"");
     world_settle(w);
@@ -283,7 +289,8 @@ START_TEST(freeing_the_server_ends_what_is_open)
     w->engine_runs = false;
     for (int i = 0; i < 6; i++) {
         c = client_new(w);
-        client_post(c, "/v1/completions", i % 2 ? "{\"prompt\":\"x\",\"stream\":true}" : "{\"prompt\":\"x\"}");
+        client_post(c, "/v1/completions",
+                    i % 2 ? "{\"prompt\":\"x\",\"stream\":true}" : "{\"prompt\":\"x\"}");
     }
     UNTIL(w, world_totals(w).running + world_totals(w).queued == 6);
     c = client_new(w);
@@ -296,7 +303,10 @@ START_TEST(freeing_the_server_ends_what_is_open)
     ck_assert_uint_eq(world_totals(w).cancelled, 6);
     /* world_free wants both. */
     ck_assert_int_eq(front_new(w->server.event, 1, &w->server.front), 0);
-    ck_assert_int_eq(http_new(&w->server, &(struct http_options){.max_body = 1, .max_connections = 1}, &w->server.http), 0);
+    ck_assert_int_eq(http_new(&w->server,
+                              &(struct http_options){.max_body = 1, .max_connections = 1},
+                              &w->server.http),
+                     0);
     world_free(w);
 }
 END_TEST
@@ -319,7 +329,8 @@ int main(void)
     tcase_add_test(t, many_connections_are_served_together);
     tcase_add_test(t, a_full_queue_is_429);
     tcase_add_test(t, completions_wait_while_the_model_is_loaded);
-    tcase_add_loop_test(t, waiting_completions_are_refused_when_loading_fails_or_the_server_stops, 0, 2);
+    tcase_add_loop_test(t, waiting_completions_are_refused_when_loading_fails_or_the_server_stops,
+                        0, 2);
     tcase_add_test(t, freeing_the_server_ends_what_is_open);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -89,10 +89,11 @@ struct world *world_with(const struct world_options *o)
     s->engine = fake_engine_new(&w->fake);
     ck_assert_int_eq(front_new(s->event, 2, &s->front), 0);
     ck_assert_int_eq(sched_new(s->event, s->engine, s->tokenizer, &so, &s->sched), 0);
-    ck_assert_int_ge(http_new(s, &(struct http_options){.fds = &w->listen_fd,
-                                                        .n_fds = 1,
-                                                        .max_body = o->max_body ? o->max_body : 65536,
-                                                        .max_connections = 1000},
+    ck_assert_int_ge(http_new(s,
+                              &(struct http_options){.fds = &w->listen_fd,
+                                                     .n_fds = 1,
+                                                     .max_body = o->max_body ? o->max_body : 65536,
+                                                     .max_connections = 1000},
                               &s->http),
                      0);
     return w;
@@ -218,8 +219,8 @@ void client_post(struct client *c, const char *path, const char *body)
 {
     struct buf b = {0};
 
-    ck_assert_int_eq(buf_addf(&b, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", path,
-                              strlen(body), body),
+    ck_assert_int_eq(buf_addf(&b, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
+                              path, strlen(body), body),
                      0);
     client_send(c, b.data, b.len);
     buf_done(&b);
@@ -292,7 +293,8 @@ bool client_take(struct client *c, struct response *ret)
     end = memmem(c->in.data, c->in.len, "\r\n\r\n", 4);
     n_head = (size_t)(end - c->in.data) + 4;
     ck_assert_int_eq(buf_add(&r.head, c->in.data, n_head), 0);
-    ck_assert_msg(sscanf(r.head.data, "HTTP/1.%*d %d", &r.status) == 1, "no answer: %s", r.head.data);
+    ck_assert_msg(sscanf(r.head.data, "HTTP/1.%*d %d", &r.status) == 1, "no answer: %s",
+                  r.head.data);
     length = strcasestr(r.head.data, "\r\nContent-Length: ");
     if (r.status == 100) {
         used = n_head;

@@ -6,7 +6,8 @@
  * One thread drives it all: world_turn lets the loop turn once and the clients read.  Time is the
  * world's (`now_ns`), so that nothing waits for a clock.
  *
- * Vocabulary: 0 is the end token "<|end|>", 1 the engine's poison, 2..96 the printable ASCII characters.
+ * Vocabulary: 0 is the end token "<|end|>", 1 the engine's poison, 2..96 the printable ASCII
+ * characters.
  */
 #ifndef TESTS_HTTP_WORLD_H
 #define TESTS_HTTP_WORLD_H
@@ -23,11 +24,11 @@
 enum { WORLD_CLIENTS = 256, WORLD_VOCAB = 97 };
 
 struct client {
-    int fd;         /* -1: closed by us */
-    struct buf in;  /* received and not taken */
-    size_t seen;    /* of it: no answer ends in here */
-    bool lazy;      /* does not read */
-    bool eof;       /* the server closed, or reset, the connection */
+    int fd;        /* -1: closed by us */
+    struct buf in; /* received and not taken */
+    size_t seen;   /* of it: no answer ends in here */
+    bool lazy;     /* does not read */
+    bool eof;      /* the server closed, or reset, the connection */
 };
 
 struct world {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of /v1/completions: whatever they are, a request that keeps its promises, or words that are plain ASCII. */
+/*
+ * Bodies of /v1/completions: whatever they are, a request that keeps its promises, or words that
+ * are plain ASCII.
+ */
 #include "daemon/api_error.h"
 #include "daemon/api_parse.h"
 #include "daemon/request.h"
