@@ -12,8 +12,8 @@
 #include <systemd/sd-event.h>
 
 struct front {
-    sd_event_source *source;  /* owned: watches done.fd */
-    struct mailbox done;      /* finished jobs, for the loop */
+    sd_event_source *source;   /* owned: watches done.fd */
+    struct mailbox done;       /* finished jobs, for the loop */
     unsigned int n_unfinished; /* submitted, `done` not called yet; loop thread */
 
     pthread_mutex_t lock; /* of what follows */

@@ -2,11 +2,13 @@
 /*
  * One completion, from its parameters to its last token.
  *
- * Life: made by the API layer on a front thread (JSON read, prompt tokenised), handed to the loop, given to
- * sched_submit, which queues it for a slot, has its prompt read in chunks and its tokens generated, and turns tokens into text (request_text.c: UTF-8 kept
- * whole, stop strings found across token and chunk borders).  The observer is told on the loop thread.
+ * Life: made by the API layer on a front thread (JSON read, prompt tokenised), handed to the loop,
+ * given to sched_submit, which queues it for a slot, has its prompt read in chunks and its tokens
+ * generated, and turns tokens into text (request_text.c: UTF-8 kept whole, stop strings found
+ * across token and chunk borders).  The observer is told on the loop thread.
  *
- * Owner: from sched_submit on the loop thread only.  Reference counted there: the scheduler holds one reference until `done` was called, the API another.
+ * Owner: from sched_submit on the loop thread only.  Reference counted there: the scheduler holds
+ * one reference until `done` was called, the API another.
  */
 #ifndef DAEMON_REQUEST_H
 #define DAEMON_REQUEST_H
@@ -26,8 +28,8 @@ struct stop_match;
 
 enum request_state {
     REQUEST_NEW,
-    REQUEST_QUEUED,     /* waits for a slot */
-    REQUEST_READING,    /* its prompt is being read */
+    REQUEST_QUEUED,  /* waits for a slot */
+    REQUEST_READING, /* its prompt is being read */
     REQUEST_GENERATING,
     REQUEST_DONE,
 };
@@ -43,7 +45,7 @@ enum finish_reason {
 /* One generated token as the API reports it. */
 struct out_token {
     int32_t id;
-    size_t text_begin;  /* offset of its text in request.text (bytes), once released */
+    size_t text_begin; /* offset of its text in request.text (bytes), once released */
     float logprob;
     uint32_t n_top;
     struct token_logprob *top; /* owned, [n_top] */
@@ -61,45 +63,47 @@ struct request_observer {
 
 struct request {
     unsigned int refs;
-    uint64_t id;             /* of this process, from 1 */
-    uint32_t uid;            /* peer, for isolation later; UINT32_MAX unknown */
+    uint64_t id;  /* of this process, from 1 */
+    uint32_t uid; /* peer, for isolation later; UINT32_MAX unknown */
 
     /* Parameters, fixed once submitted. */
-    struct token_list prompt;    /* owned, at least one token */
+    struct token_list prompt;       /* owned, at least one token */
     struct sampler_params sampling; /* n_prompt, end_ids set by sched_submit */
-    struct logit_bias *bias;     /* owned, what sampling.bias points to */
-    uint32_t max_tokens;         /* UINT32_MAX: may fill the context */
-    bool ignore_eos;             /* end tokens neither end it nor are likely: bias -infinity */
-    char **stop;                 /* owned, stop strings: valid UTF-8, non-empty */
+    struct logit_bias *bias;        /* owned, what sampling.bias points to */
+    uint32_t max_tokens;            /* UINT32_MAX: may fill the context */
+    bool ignore_eos;                /* end tokens neither end it nor are likely: bias -infinity */
+    char **stop;                    /* owned, stop strings: valid UTF-8, non-empty */
     size_t n_stop;
     struct request_observer observer;
 
     /* Progress. */
     enum request_state state;
     enum finish_reason finish;
-    int error;                   /* when FINISH_ERROR */
+    int error; /* when FINISH_ERROR */
     struct err_text error_text;
-    int32_t stop_token;          /* the end token that ended it, -1 */
-    char *stop_word;             /* borrowed from stop[]: the stop string that ended it, NULL */
-    int slot;                    /* -1 while it has none */
-    uint32_t n_cached;           /* prompt tokens that did not have to be read (0 until the cache exists) */
-    uint32_t n_read;             /* prompt tokens read, cached ones included */
-    uint32_t n_generated;        /* tokens sampled, the end token included */
+    int32_t stop_token; /* the end token that ended it, -1 */
+    char *stop_word;    /* borrowed from stop[]: the stop string that ended it, NULL */
+    int slot;           /* -1 while it has none */
+    uint32_t n_cached;  /* prompt tokens that did not have to be read (0 until the cache exists) */
+    uint32_t n_read;    /* prompt tokens read, cached ones included */
+    uint32_t n_generated; /* tokens sampled, the end token included */
 
-    /* Output.  `text` holds released text: whole UTF-8, nothing that may still become a stop string. */
+    /* Output.  `text` holds released text: whole UTF-8, nothing that may still become a stop
+     * string. */
     struct buf text;
-    struct out_token *tokens;    /* owned, [n_tokens]: all sampled tokens, the end token included */
+    struct out_token *tokens; /* owned, [n_tokens]: all sampled tokens, the end token included */
     size_t n_tokens, cap_tokens;
-    size_t n_tokens_released;    /* tokens whose text is wholly in `text` (or was cut by a stop string, when done) */
+    size_t n_tokens_released; /* tokens whose text is wholly in `text` (or was cut by a stop string,
+                                 when done) */
 
     /* Times, clock_ns; 0: not yet. */
     uint64_t t_submit, t_start /* got its slot */, t_prompt_done, t_first, t_last;
 
     /* Owned by request_text.c. */
-    struct buf held;             /* text that may be the beginning of a stop string */
-    struct utf8_stream utf8;     /* the beginning of a character whose rest is still to come, */
-    size_t i_utf8;               /* and the token that it began in */
-    struct stop_match *matches;  /* owned, [n_stop]; made with the first text */
+    struct buf held;            /* text that may be the beginning of a stop string */
+    struct utf8_stream utf8;    /* the beginning of a character whose rest is still to come, */
+    size_t i_utf8;              /* and the token that it began in */
+    struct stop_match *matches; /* owned, [n_stop]; made with the first text */
 
     /* Owned by sched.c: NULL before sched_submit and once it is done with the request. */
     struct run *run;
@@ -112,8 +116,9 @@ struct request *request_ref(struct request *r);
 struct request *request_unref(struct request *r);
 
 /*
- * Appends a sampled token and its text; finds stop strings.  Returns 1 when a stop string ended the text (stop_word set, text cut before it), 0, or -ENOMEM.
- * An end token adds no text.  Of several stop strings the one that is complete first wins, and among those that are complete at the same
+ * Appends a sampled token and its text; finds stop strings.  Returns 1 when a stop string ended the
+ * text (stop_word set, text cut before it), 0, or -ENOMEM. An end token adds no text.  Of several
+ * stop strings the one that is complete first wins, and among those that are complete at the same
  * byte the longest, so the result does not depend on how the text was cut into tokens.
  */
 int request_put_token(struct request *r, const struct tokenizer *t, const struct sample *s);

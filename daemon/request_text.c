@@ -6,8 +6,8 @@
  * spell, the stop matchers see every byte of the repaired text exactly once, and `held` keeps the
  * longest end of it that may still become a stop string.  Matching is Knuth, Morris and Pratt, one
  * automaton per stop string, because its state is a length: how much of the stop string the text
- * ends with, which is what has to be held back.  A stop string is valid UTF-8, so what is held begins
- * on a character and what is released ends on one.
+ * ends with, which is what has to be held back.  A stop string is valid UTF-8, so what is held
+ * begins on a character and what is released ends on one.
  */
 #include "daemon/request.h"
 
@@ -64,7 +64,8 @@ static int matches_new(struct request *r)
     return 0;
 }
 
-/* One more byte of text.  True when the stop string is complete; `matched` is then its whole length. */
+/* One more byte of text.  True when the stop string is complete; `matched` is then its whole
+ * length. */
 static bool match_byte(struct stop_match *m, const char *stop, char c)
 {
     while (m->matched > 0 && stop[m->matched] != c)

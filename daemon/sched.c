@@ -2,9 +2,9 @@
 /*
  * The scheduler's outside: its functions, its two event sources, and the calls of observers.
  *
- * Whatever happens inside is noted per run and told to the observers from the loop, when the books are in order
- * again: an observer may submit, cancel, pause or drop its reference from within its call.  The public functions never
- * plan or tell; they wake the deferred source, which does both.
+ * Whatever happens inside is noted per run and told to the observers from the loop, when the books
+ * are in order again: an observer may submit, cancel, pause or drop its reference from within its
+ * call.  The public functions never plan or tell; they wake the deferred source, which does both.
  */
 #include "daemon/sched.h"
 
@@ -58,7 +58,8 @@ static void tell_observers(struct sched *s)
         run->events = 0;
         run->has_events = false;
 
-        /* A call may note more: the run is then in the list again, and cannot be dropped until it was told that. */
+        /* A call may note more: the run is then in the list again, and cannot be dropped until it
+         * was told that. */
         if (events & RUN_PROGRESS)
             call(r->observer.progress, r);
         if (events & RUN_OUTPUT)
@@ -121,8 +122,8 @@ static int on_engine(sd_event_source *source, int fd, uint32_t revents, void *ar
     return 0;
 }
 
-int sched_new(sd_event *event, struct engine *engine, const struct tokenizer *tokenizer, const struct sched_options *o,
-              struct sched **ret)
+int sched_new(sd_event *event, struct engine *engine, const struct tokenizer *tokenizer,
+              const struct sched_options *o, struct sched **ret)
 {
     const struct engine_plan *plan = engine_limits(engine);
     struct sched *s;
@@ -202,7 +203,8 @@ static int check_ids(const struct sched *s, const struct request *r, struct err_
         return err_set(e, -EINVAL, "the prompt is empty");
     for (size_t i = 0; i < r->prompt.n; i++)
         if (r->prompt.ids[i] < 0 || (uint32_t)r->prompt.ids[i] >= n_vocab)
-            return err_set(e, -EINVAL, "token id %d of the prompt is not in 0..%u", r->prompt.ids[i], n_vocab - 1);
+            return err_set(e, -EINVAL, "token id %d of the prompt is not in 0..%u",
+                           r->prompt.ids[i], n_vocab - 1);
     return 0;
 }
 
@@ -215,14 +217,15 @@ static int check_size(const struct sched *s, struct run *run, struct err_text *e
     uint32_t n_prompt, most, need;
 
     if (r->prompt.n >= s->context)
-        return err_set(e, -E2BIG, "the prompt has %zu tokens, the context holds %u", r->prompt.n, s->context);
+        return err_set(e, -E2BIG, "the prompt has %zu tokens, the context holds %u", r->prompt.n,
+                       s->context);
     n_prompt = (uint32_t)r->prompt.n;
     most = s->context - n_prompt;
     run->n_limit = r->max_tokens < most ? r->max_tokens : most;
     need = run_pages_to_start(run);
     if (need > s->n_units)
-        return err_set(e, ERR_CAPACITY, "the prompt of %u tokens needs %u pages, the pool has %u", n_prompt, need,
-                       s->n_units);
+        return err_set(e, ERR_CAPACITY, "the prompt of %u tokens needs %u pages, the pool has %u",
+                       n_prompt, need, s->n_units);
     if (n_prompt + (uint64_t)run->n_limit > pool)
         run->n_limit = (uint32_t)(pool - n_prompt);
     return 0;

@@ -2,11 +2,15 @@
 /*
  * The scheduler: which request runs in which slot, and what the next step of the engine holds.
  *
- * Several requests run in one batch over `parallel` slots.  A step mixes one decode row of every generating slot with a chunk of a prompt; while
- * anybody decodes a chunk is small enough that no gap between tokens exceeds max_gap_ms (on the CPU one chunk of 64 rows), else it may be as large as the engine's max_rows.  Step n+1
- * is planned and submitted while step n runs.  A request is admitted when a slot is free and its prompt and one page fit; the queue is first come, first
- * served.  When the pool is out while requests run, the younger ones wait for pages, and when an older one needs them the youngest (or one that is paused) goes
- * back to the queue's front and reads its tokens again later; none fails.  A request may use the whole pool: then it ends with FINISH_LENGTH.
+ * Several requests run in one batch over `parallel` slots.  A step mixes one decode row of every
+ * generating slot with a chunk of a prompt; while anybody decodes a chunk is small enough that no
+ * gap between tokens exceeds max_gap_ms (on the CPU one chunk of 64 rows), else it may be as large
+ * as the engine's max_rows.  Step n+1 is planned and submitted while step n runs.  A request is
+ * admitted when a slot is free and its prompt and one page fit; the queue is first come, first
+ * served.  When the pool is out while requests run, the younger ones wait for pages, and when an
+ * older one needs them the youngest (or one that is paused) goes back to the queue's front and
+ * reads its tokens again later; none fails.  A request may use the whole pool: then it ends with
+ * FINISH_LENGTH.
  *
  * Owner: the loop thread.
  */
@@ -23,24 +27,27 @@ struct sched;
 struct tokenizer;
 
 struct sched_options {
-    uint32_t parallel;   /* slots */
+    uint32_t parallel; /* slots */
     uint32_t max_gap_ms;
     uint32_t max_queued; /* requests that may wait; more are refused */
 };
 
 /* `engine`, `tokenizer` and `event` are borrowed and outlive it.  Watches engine_fd in `event`. */
-int sched_new(sd_event *event, struct engine *engine, const struct tokenizer *tokenizer, const struct sched_options *o,
-              struct sched **ret);
+int sched_new(sd_event *event, struct engine *engine, const struct tokenizer *tokenizer,
+              const struct sched_options *o, struct sched **ret);
 /* Nothing may be running (see sched_stop). */
 void sched_free(struct sched *s);
 
 /*
- * Takes a reference and runs `r`; the observer hears of it later, never from inside this call.  Errors, nothing taken: -E2BIG the prompt does not fit the context
- * (n_prompt >= context), ERR_CAPACITY it cannot fit the pool even alone, -EAGAIN the queue is full, -ESHUTDOWN while stopping; words in `e`.
+ * Takes a reference and runs `r`; the observer hears of it later, never from inside this call.
+ * Errors, nothing taken: -E2BIG the prompt does not fit the context (n_prompt >= context),
+ * ERR_CAPACITY it cannot fit the pool even alone, -EAGAIN the queue is full, -ESHUTDOWN while
+ * stopping; words in `e`.
  */
 int sched_submit(struct sched *s, struct request *r, struct err_text *e);
 
-/* Ends `r` wherever it is, within one chunk; `done` is called (later) with FINISH_CANCELLED.  Harmless when done. */
+/* Ends `r` wherever it is, within one chunk; `done` is called (later) with FINISH_CANCELLED.
+ * Harmless when done. */
 void sched_cancel(struct sched *s, struct request *r);
 
 /* A reader that does not keep up: no new rows for `r` until resumed.  Others go on. */
@@ -48,8 +55,9 @@ void sched_pause(struct sched *s, struct request *r);
 void sched_resume(struct sched *s, struct request *r);
 
 /*
- * No more requests; those that run or wait are cancelled when `cancel`, else they end by themselves.  `idle` is called from the loop once nothing runs.
- * May be called again, to cancel after all.
+ * No more requests; those that run or wait are cancelled when `cancel`, else they end by
+ * themselves.  `idle` is called from the loop once nothing runs. May be called again, to cancel
+ * after all.
  */
 void sched_stop(struct sched *s, bool cancel, void (*idle)(void *arg), void *arg);
 
@@ -66,7 +74,7 @@ void sched_slot(const struct sched *s, uint32_t i, struct slot_info *ret);
 
 struct sched_totals {
     uint64_t requests, finished, cancelled, failed;
-    uint64_t parked;          /* times that one went back to the queue for want of pages */
+    uint64_t parked; /* times that one went back to the queue for want of pages */
     uint64_t prompt_tokens, generated_tokens;
     uint64_t steps, step_ns;
     uint32_t queued, running;
@@ -74,7 +82,8 @@ struct sched_totals {
 };
 void sched_totals(const struct sched *s, struct sched_totals *ret);
 
-/* For the watchdog: true when the engine is idle, or has ticked since the last call of this function. */
+/* For the watchdog: true when the engine is idle, or has ticked since the last call of this
+ * function. */
 bool sched_is_alive(struct sched *s);
 
 #endif

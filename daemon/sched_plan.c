@@ -2,10 +2,11 @@
 /*
  * What a step holds.
  *
- * Two passes over the running, oldest first: `share` says how many rows each may have, `place` finds
- * the pages for them.  Pages go to the oldest first, so when they run out it is the younger ones who
- * wait, or leave: the oldest is always served, and so everybody becomes the oldest.  Somebody who waits keeps
- * its pages until an older one needs them; to leave earlier would cost a second reading for nothing.
+ * Two passes over the running, oldest first: `share` says how many rows each may have, `place`
+ * finds the pages for them.  Pages go to the oldest first, so when they run out it is the younger
+ * ones who wait, or leave: the oldest is always served, and so everybody becomes the oldest.
+ * Somebody who waits keeps its pages until an older one needs them; to leave earlier would cost a
+ * second reading for nothing.
  */
 #include "daemon/sched_private.h"
 
@@ -34,8 +35,9 @@ static uint32_t sort_by_age(struct sched *s)
 }
 
 /*
- * Rows of prompts for this step.  Between tokens of others one chunk; with nobody to wait for it as many as fit into max_gap_ms by what
- * was measured, since a cancellation and the watchdog wait for the step too.  Before anything was measured, one chunk.
+ * Rows of prompts for this step.  Between tokens of others one chunk; with nobody to wait for it as
+ * many as fit into max_gap_ms by what was measured, since a cancellation and the watchdog wait for
+ * the step too.  Before anything was measured, one chunk.
  */
 static uint32_t prompt_budget(const struct sched *s, uint32_t n_decode)
 {
@@ -53,7 +55,8 @@ static uint32_t prompt_budget(const struct sched *s, uint32_t n_decode)
     return n < room ? n : room;
 }
 
-/* Deals `budget` rows to the readers in turn, a chunk at a time, beginning behind the one that was served last. */
+/* Deals `budget` rows to the readers in turn, a chunk at a time, beginning behind the one that was
+ * served last. */
 static void share_prompts(struct sched *s, uint32_t n, uint32_t budget)
 {
     uint32_t first = 0, dealt = 1;
@@ -91,15 +94,16 @@ static void share(struct sched *s, uint32_t n)
         const struct run *run = slot->run;
 
         /* No row for a token that cannot be wanted: the last one is sampled, not read. */
-        slot->n_share = !run->paused && !is_reading(run) && run->r->n_generated + run->n_samples < run->n_limit;
+        slot->n_share =
+            !run->paused && !is_reading(run) && run->r->n_generated + run->n_samples < run->n_limit;
         n_decode += slot->n_share;
     }
     share_prompts(s, n, prompt_budget(s, n_decode));
 }
 
 /*
- * Who has to leave so that `run` gets pages: one that is paused, else the youngest that is younger.  NULL: nobody.
- * Only those who have pages: parking others frees nothing.
+ * Who has to leave so that `run` gets pages: one that is paused, else the youngest that is younger.
+ * NULL: nobody. Only those who have pages: parking others frees nothing.
  */
 static struct run *find_victim(const struct sched *s, const struct run *run)
 {
@@ -108,7 +112,8 @@ static struct run *find_victim(const struct sched *s, const struct run *run)
     for (uint32_t i = 0; i < s->o.parallel; i++) {
         struct run *other = s->slots[i].run;
 
-        if (s->slots[i].state != SLOT_RUNNING || other == run || sequence_n_pages(s->slots[i].seq) == 0)
+        if (s->slots[i].state != SLOT_RUNNING || other == run ||
+            sequence_n_pages(s->slots[i].seq) == 0)
             continue;
         if (!other->paused && other->order < run->order)
             continue;
@@ -120,8 +125,8 @@ static struct run *find_victim(const struct sched *s, const struct run *run)
 }
 
 /*
- * `run` needs one page and none is free.  What was parked comes back with a later step, so `run` only waits here.
- * The oldest with nobody left to park cannot be helped.
+ * `run` needs one page and none is free.  What was parked comes back with a later step, so `run`
+ * only waits here. The oldest with nobody left to park cannot be helped.
  */
 static void make_room(struct sched *s, struct run *run, bool is_oldest)
 {
@@ -171,34 +176,30 @@ static void add_entry(struct step *st, struct run *run, uint32_t n_rows, uint32_
     st->n_units += n_units;
 }
 
-/* False: it has to wait for pages, and so have those younger. */
-static bool place(struct sched *s, struct step *st, struct run *run, bool is_oldest, bool may_take)
+/* Its rows, or as many as there are pages for; with none it makes room for the next step. */
+static void place(struct sched *s, struct step *st, struct run *run, bool is_oldest)
 {
     struct units *u = engine_units(s->engine);
     const uint32_t have = sequence_n_pages(run->slot->seq);
-    const uint32_t n_free = may_take ? u->n_free : 0;
     /* 64-bit: a pool may hold more tokens than a sequence can. */
-    const uint64_t fit = ((uint64_t)have + n_free) * ENGINE_PAGE_TOKENS - run->n_rows;
+    const uint64_t fit = ((uint64_t)have + u->n_free) * ENGINE_PAGE_TOKENS - run->n_rows;
     uint32_t n_rows = run->slot->n_share, n_units;
 
     if (n_rows > fit)
         n_rows = (uint32_t)fit;
     if (n_rows == 0) {
-        if (may_take)
-            make_room(s, run, is_oldest);
-        return false;
+        make_room(s, run, is_oldest);
+        return;
     }
     n_units = pages_for(run->n_rows + n_rows) - have;
     if (n_units > 0 && units_take(u, n_units, st->units + st->n_units) < 0)
-        return false;
+        return;
     add_entry(st, run, n_rows, n_units);
-    return true;
 }
 
 bool plan_step(struct sched *s, struct step *st)
 {
     const uint32_t n = sort_by_age(s);
-    bool may_take = true;
 
     step_clear(st);
     share(s, n);
@@ -206,10 +207,8 @@ bool plan_step(struct sched *s, struct step *st)
         struct slot *slot = s->by_age[k];
 
         /* Parked a moment ago, by an older one. */
-        if (slot->state != SLOT_RUNNING || slot->n_share == 0)
-            continue;
-        if (!place(s, st, slot->run, k == 0, may_take))
-            may_take = false;
+        if (slot->state == SLOT_RUNNING && slot->n_share > 0)
+            place(s, st, slot->run, k == 0);
     }
     return st->job.n_entries > 0;
 }

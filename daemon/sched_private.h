@@ -7,10 +7,10 @@
  * sched_plan.c   what a step holds: who gets rows, who gets pages, who has to leave
  * sched_step.c   a step's way to the engine and back
  *
- * A `run` is a request inside the scheduler, from sched_submit until `done` was called and the engine
- * has given back everything that points to it.  A slot owns one sequence of the engine while it is
- * not free.  Everything a step points to lies in the step itself or in the request, and the request
- * lives as long as its run.
+ * A `run` is a request inside the scheduler, from sched_submit until `done` was called and the
+ * engine has given back everything that points to it.  A slot owns one sequence of the engine while
+ * it is not free.  Everything a step points to lies in the step itself or in the request, and the
+ * request lives as long as its run.
  *
  * Owner: the loop thread.
  */
@@ -28,7 +28,8 @@ typedef struct sd_event_source sd_event_source;
 
 enum {
     SCHED_STEPS = 2,  /* in flight: one runs, the next waits, so that the engine never does */
-    SCHED_CHUNK = 64, /* rows of prompts in a step while anybody decodes, and the grain of larger chunks: one page */
+    SCHED_CHUNK = 64, /* rows of prompts in a step while anybody decodes, and the grain of larger
+                         chunks: one page */
 };
 
 /* What an observer is still to hear. */
@@ -39,23 +40,24 @@ enum run_event {
 };
 
 struct run {
-    struct request *r;        /* refcounted */
-    uint64_t order;           /* of arrival: smaller is older, and has precedence in everything */
-    struct slot *slot;        /* NULL while queued, and at the end */
-    struct run *prev, *next;  /* neighbours in the queue */
-    struct run *next_event;   /* neighbour in the list of those with events */
-    unsigned int events;      /* enum run_event */
-    bool has_events;          /* is in that list */
-    bool queued;              /* is in the queue */
+    struct request *r;       /* refcounted */
+    uint64_t order;          /* of arrival: smaller is older, and has precedence in everything */
+    struct slot *slot;       /* NULL while queued, and at the end */
+    struct run *prev, *next; /* neighbours in the queue */
+    struct run *next_event;  /* neighbour in the list of those with events */
+    unsigned int events;     /* enum run_event */
+    bool has_events;         /* is in that list */
+    bool queued;             /* is in the queue */
     bool paused;
     bool finished;            /* r->finish is set; nothing that comes back counts any more */
     bool told;                /* `done` was called */
     unsigned int n_in_flight; /* entries of it in steps in flight */
 
-    uint32_t n_limit;   /* most tokens it may sample */
-    uint32_t n_goal;    /* rows to read in this slot: the prompt, and what it had generated before it was parked */
-    uint32_t n_rows;    /* rows submitted in this slot: the sequence's length */
-    uint32_t n_done;    /* of these, come back */
+    uint32_t n_limit; /* most tokens it may sample */
+    uint32_t n_goal;  /* rows to read in this slot: the prompt, and what it had generated before it
+                         was parked */
+    uint32_t n_rows;  /* rows submitted in this slot: the sequence's length */
+    uint32_t n_done;  /* of these, come back */
     uint32_t n_samples; /* samples in flight */
 };
 
@@ -63,7 +65,7 @@ enum slot_state {
     SLOT_FREE,
     SLOT_RUNNING,
     SLOT_RELEASING, /* its sequence ends; the run waits for that */
-    SLOT_LOST,      /* the engine refused to release the sequence: a fault of ours, never used again */
+    SLOT_LOST, /* the engine refused to release the sequence: a fault of ours, never used again */
 };
 
 struct slot {
@@ -72,19 +74,19 @@ struct slot {
     struct run *run;      /* borrowed; NULL while free */
     struct sequence *seq; /* the engine's; NULL while free */
     struct job_release release;
-    uint32_t n_share;     /* rows it may have in the step that is being planned */
+    uint32_t n_share; /* rows it may have in the step that is being planned */
 };
 
 struct step {
-    struct job_step job;         /* first; job.job.user is not needed */
+    struct job_step job; /* first; job.job.user is not needed */
     bool in_flight;
     uint32_t n_rows, n_ids, n_units;
     uint32_t n_prompt_rows;
-    struct step_entry *entries;  /* owned, [parallel] */
-    struct sample *samples;      /* owned, [parallel] */
-    struct run **runs;           /* owned, [parallel]; borrowed pointers */
-    int32_t *ids;                /* owned, [max_rows] */
-    uint32_t *units;             /* owned, [max_rows / 64 + 1 + parallel] */
+    struct step_entry *entries; /* owned, [parallel] */
+    struct sample *samples;     /* owned, [parallel] */
+    struct run **runs;          /* owned, [parallel]; borrowed pointers */
+    int32_t *ids;               /* owned, [max_rows] */
+    uint32_t *units;            /* owned, [max_rows / 64 + parallel] */
 };
 
 struct sched {
@@ -94,8 +96,8 @@ struct sched {
     struct sched_options o;
     uint32_t context, max_rows, n_units;
 
-    struct slot *slots;    /* owned, [parallel] */
-    struct slot **by_age;  /* owned, [parallel]: scratch of the planner */
+    struct slot *slots;   /* owned, [parallel] */
+    struct slot **by_age; /* owned, [parallel]: scratch of the planner */
     struct step steps[SCHED_STEPS];
 
     /* Runs without a slot, oldest first. */
@@ -126,8 +128,10 @@ void queue_insert(struct sched *s, struct run *run);
 void slots_admit(struct sched *s);
 /* Most pages `run` needs to be admitted. */
 uint32_t run_pages_to_start(const struct run *run);
-/* The end of a run, wherever it is; words and `error` for FINISH_ERROR only.  Harmless when finished. */
-void run_finish(struct sched *s, struct run *run, enum finish_reason why, int error, const char *words);
+/* The end of a run, wherever it is; words and `error` for FINISH_ERROR only.  Harmless when
+ * finished. */
+void run_finish(struct sched *s, struct run *run, enum finish_reason why, int error,
+                const char *words);
 /* Back to the queue, its pages to the pool. */
 void run_park(struct sched *s, struct run *run);
 void slot_released(struct sched *s, struct slot *slot);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request's way: the queue, a slot, the end of its sequence, and from there out or back to the queue.
+ * A request's way: the queue, a slot, the end of its sequence, and from there out or back to the
+ * queue.
  *
- * The queue is kept by age, so a parked run, which is older than anybody who has never run, is at its front.
+ * The queue is kept by age, so a parked run, which is older than anybody who has never run, is at
+ * its front.
  */
 #include "daemon/sched_private.h"
 
@@ -115,9 +117,10 @@ static struct slot *find_free_slot(struct sched *s, uint32_t *ret_n_busy)
 }
 
 /*
- * `run` leaves the queue and begins in `slot`.  This is where its source is found, pinned and mounted once there is a
- * cache: the longest useful prefix would be submitted as a JOB_MOUNT here, and n_rows, n_done, n_cached and
- * n_read would begin at its position.  Until then every prompt is read from 0.
+ * `run` leaves the queue and begins in `slot`.  This is where its source is found, pinned and
+ * mounted once there is a cache: the longest useful prefix would be submitted as a JOB_MOUNT here,
+ * and n_rows, n_done, n_cached and n_read would begin at its position.  Until then every prompt is
+ * read from 0.
  */
 static int slot_start(struct sched *s, struct slot *slot, struct run *run)
 {
@@ -155,7 +158,8 @@ void slots_admit(struct sched *s)
             return;
         if (run->paused)
             continue;
-        /* First come, first served: nobody passes the oldest.  With nobody left to wait for it may try its luck. */
+        /* First come, first served: nobody passes the oldest.  With nobody left to wait for it may
+         * try its luck. */
         if (n_busy > 0 && need + pages_promised(s) > u->n_free)
             return;
 
@@ -175,7 +179,8 @@ static void slot_release(struct sched *s, struct slot *slot)
     if (engine_in_flight(s->engine) == 0)
         s->progressed = true;
     sequence_cancel(slot->seq);
-    slot->release = (struct job_release){.job = {.kind = JOB_RELEASE, .user = slot}, .seq = slot->seq};
+    slot->release =
+        (struct job_release){.job = {.kind = JOB_RELEASE, .user = slot}, .seq = slot->seq};
     slot->state = engine_submit(s->engine, &slot->release.job, &e) < 0 ? SLOT_LOST : SLOT_RELEASING;
     if (slot->state == SLOT_LOST) {
         struct run *run = slot->run;
@@ -209,7 +214,8 @@ void run_park(struct sched *s, struct run *run)
     slot_release(s, run->slot);
 }
 
-void run_finish(struct sched *s, struct run *run, enum finish_reason why, int error, const char *words)
+void run_finish(struct sched *s, struct run *run, enum finish_reason why, int error,
+                const char *words)
 {
     struct request *r = run->r;
     const size_t n_text = r->text.len, n_released = r->n_tokens_released;

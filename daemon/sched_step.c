@@ -36,7 +36,8 @@ void step_clear(struct step *st)
     st->n_rows = st->n_ids = st->n_units = st->n_prompt_rows = 0;
 }
 
-/* The step is in flight: the runs count on it.  The sequences hold their pages now, so our references go. */
+/* The step is in flight: the runs count on it.  The sequences hold their pages now, so our
+ * references go. */
 static void step_taken(struct sched *s, struct step *st)
 {
     st->in_flight = true;
@@ -140,7 +141,8 @@ static void take_result(struct sched *s, struct run *run, const struct step_entr
     if (status == -ECANCELED && run->r->state == REQUEST_QUEUED)
         return;
     if (status < 0) {
-        run_finish(s, run, FINISH_ERROR, status, status == ERR_NONFINITE ? "no token can be sampled" : "a step failed");
+        run_finish(s, run, FINISH_ERROR, status,
+                   status == ERR_NONFINITE ? "no token can be sampled" : "a step failed");
         return;
     }
     take_rows(s, run, en->n_rows);
@@ -155,7 +157,8 @@ static void measure(struct sched *s, const struct step *st)
 
     s->totals.steps++;
     s->totals.step_ns += st->job.run_ns;
-    if (st->job.run_ns == 0 || st->n_prompt_rows < SCHED_CHUNK / 2 || st->n_prompt_rows < st->n_rows / 2)
+    if (st->job.run_ns == 0 || st->n_prompt_rows < SCHED_CHUNK / 2 ||
+        st->n_prompt_rows < st->n_rows / 2)
         return;
     ns = (double)st->job.run_ns / (double)st->n_rows;
     s->ns_per_row = s->ns_per_row > 0 ? (s->ns_per_row + ns) / 2 : ns;

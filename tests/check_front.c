@@ -15,8 +15,8 @@ struct job_of_test {
     struct front *front;       /* to submit `again` to, NULL */
     struct job_of_test *again; /* NULL */
     atomic_uint *n_started;
-    sem_t *go;                 /* waited for, NULL */
-    unsigned int started;      /* how many had started before it, and itself */
+    sem_t *go;            /* waited for, NULL */
+    unsigned int started; /* how many had started before it, and itself */
     unsigned int n_worked, n_done;
     uint64_t result;
 };
@@ -47,7 +47,8 @@ static void done(struct front_job *j)
 
 static void job_init(struct job_of_test *t, atomic_uint *n_started)
 {
-    *t = (struct job_of_test){.job = {.work = work, .done = done}, .loop = pthread_self(), .n_started = n_started};
+    *t = (struct job_of_test){
+        .job = {.work = work, .done = done}, .loop = pthread_self(), .n_started = n_started};
 }
 
 START_TEST(every_job_is_worked_on_a_front_thread_and_done_on_the_loop)

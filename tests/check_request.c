@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text assembly against a plain search over the whole text, for random texts, cuts and stop strings. */
+/* Text assembly against a plain search over the whole text, for random texts, cuts and stop
+ * strings. */
 #include "daemon/request.h"
 
 #include "tests/fake_tokenizer.h"
@@ -12,13 +13,14 @@
 enum { MAX_TOKENS = 60, MAX_PIECE = 8 };
 
 /* Letters that repeat, characters of 2 to 4 bytes, and bytes that are no UTF-8. */
-static const char *const alphabet[] = {"a", "b", "a", "b", "é", "€", "😀", "\xff", "\xe2\x82", "\xa9"};
+static const char *const alphabet[] = {"a", "b", "a",    "b",        "é",
+                                       "€", "😀", "\xff", "\xe2\x82", "\xa9"};
 
 /* What the whole text is, and where it ends. */
 struct plain {
-    struct buf text;    /* repaired, all of it */
-    size_t end;         /* the released text is text[0..end) */
-    int stop;           /* index of the stop string that ended it, -1 */
+    struct buf text; /* repaired, all of it */
+    size_t end;      /* the released text is text[0..end) */
+    int stop;        /* index of the stop string that ended it, -1 */
 };
 
 /* First the one that is complete first, then the longest. */
@@ -85,7 +87,8 @@ static void add_stops(struct request *r, unsigned int *seed)
 }
 
 /* After `id` of n_ids pieces, nothing stopped yet. */
-static void check_so_far(const struct request *r, const struct plain *p, const struct fake_piece *pieces, uint32_t id)
+static void check_so_far(const struct request *r, const struct plain *p,
+                         const struct fake_piece *pieces, uint32_t id)
 {
     struct utf8_stream u = {{0}, 0};
     struct buf seen = {0};

@@ -1,111 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler over the real engine and a real model: several of the goldens at once over four slots, with
- * room for all and with a pool so small that requests are parked, give exactly the ids that each gives alone.
+ * The scheduler over the real engine and a real model: several of the goldens at once over four
+ * slots, with room for all and with a pool so small that requests are parked, give exactly the ids
+ * that each gives alone.
  */
 #include "daemon/sched.h"
-#include "engine/engine.h"
-#include "engine/gguf.h"
-#include "engine/model.h"
+#include "tests/golden.h"
+#include "tests/runner.h"
 
 #include <check.h>
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <systemd/sd-event.h>
 
-enum { MAX_CASES = 30, N_SLOTS = 4, MAX_PROMPT = 300 };
-
-struct golden {
-    struct request *r; /* refcounted */
-    int32_t *ids;      /* owned, [n_ids]: what greedy decoding gives */
-    size_t n_ids;
-};
+enum { N_SLOTS = 4, MAX_PROMPT = 300 };
 
 struct room {
     sd_event *event;
-    struct model *model;
+    struct runner runner;
     struct tokenizer *tokenizer;
-    struct engine *engine;
     struct sched *sched;
-    struct golden cases[MAX_CASES];
-    size_t n_cases;
-    unsigned int n_done;
+    struct golden *goldens; /* owned, [n] */
+    struct request **r;     /* owned, [n]; NULL for those that would take too long here */
+    size_t n;
+    unsigned int n_running;
 };
-
-static const char *data_path(char *buf, size_t size, const char *name)
-{
-    const char *top = getenv("SRCDIR");
-
-    (void)snprintf(buf, size, "%s/tests/data/%s", top ? top : ".", name);
-    return buf;
-}
 
 static void on_done(struct request *r, void *arg)
 {
     struct room *room = arg;
 
     (void)r;
-    room->n_done++;
+    room->n_running--;
 }
 
-static void add_case(struct room *room, const json_t *line)
+static void submit(struct room *room, size_t i)
 {
-    struct golden *g = &room->cases[room->n_cases];
-    const json_t *prompt = json_object_get(line, "prompt_ids"), *ids = json_object_get(line, "greedy_ids"), *v;
-    size_t i;
+    const struct golden *g = &room->goldens[i];
+    struct request *r = request_new();
 
-    if (json_array_size(prompt) > MAX_PROMPT || room->n_cases == MAX_CASES)
-        return;
-    room->n_cases++;
-    g->r = request_new();
-    g->r->observer = (struct request_observer){.done = on_done, .arg = room};
-    json_array_foreach(prompt, i, v)
-        ck_assert_int_eq(token_list_add(&g->r->prompt, (int32_t)json_integer_value(v)), 0);
-    g->n_ids = json_array_size(ids);
-    g->ids = calloc(g->n_ids, sizeof *g->ids);
-    json_array_foreach(ids, i, v)
-        g->ids[i] = (int32_t)json_integer_value(v);
-    g->r->max_tokens = (uint32_t)g->n_ids;
-}
-
-static void read_cases(struct room *room)
-{
-    char path[4096], *line = NULL;
-    FILE *f = fopen(data_path(path, sizeof path, "needle.jsonl"), "re");
-    size_t cap = 0;
-
-    ck_assert_ptr_nonnull(f);
-    while (getline(&line, &cap, f) > 0) {
-        json_t *j = json_loads(line, 0, NULL);
-
-        ck_assert_ptr_nonnull(j);
-        add_case(room, j);
-        json_decref(j);
-    }
-    free(line);
-    (void)fclose(f);
-    ck_assert_uint_gt(room->n_cases, N_SLOTS);
+    ck_assert_ptr_nonnull(r);
+    room->r[i] = r;
+    r->observer = (struct request_observer){.done = on_done, .arg = room};
+    r->max_tokens = (uint32_t)g->greedy.n;
+    for (size_t k = 0; k < g->prompt.n; k++)
+        ck_assert_int_eq(token_list_add(&r->prompt, g->prompt.ids[k]), 0);
+    ck_assert_int_eq(sched_submit(room->sched, r, NULL), 0);
+    room->n_running++;
 }
 
 static void open_room(struct room *room, uint32_t n_units)
 {
-    struct engine_options o = {.n_threads = 2, .n_sequences = N_SLOTS, .max_rows = 128, .context = 1024};
-    struct sched_options so = {.parallel = N_SLOTS, .max_gap_ms = 200, .max_queued = MAX_CASES};
-    struct engine_plan plan;
-    struct err_text e = {0};
-    char path[4096];
+    const struct runner_options o = {.n_threads = 2,
+                                     .n_sequences = N_SLOTS,
+                                     .max_rows = 128,
+                                     .context = 1024,
+                                     .n_units = n_units};
+    const struct sched_options so = {.parallel = N_SLOTS, .max_gap_ms = 200, .max_queued = 100};
+    struct err_text e = {""};
 
     *room = (struct room){0};
     ck_assert_int_ge(sd_event_new(&room->event), 0);
-    ck_assert_msg(model_open(data_path(path, sizeof path, "needle-f16.gguf"), &room->model, &e) == 0, "%s", e.s);
-    ck_assert_msg(tokenizer_new(room->model->gguf, &room->tokenizer, &e) == 0, "%s", e.s);
-    ck_assert_msg(engine_plan(room->model, &o, &plan, &e) == 0, "%s", e.s);
-    o.pool_bytes = plan.unit_bytes * n_units;
-    ck_assert_msg(engine_open(room->model, &o, &room->engine, &e) == 0, "%s", e.s);
-    ck_assert_int_eq(sched_new(room->event, room->engine, room->tokenizer, &so, &room->sched), 0);
-    read_cases(room);
+    runner_open(&room->runner, golden_path("needle-f16.gguf"), &o);
+    ck_assert_msg(tokenizer_new(room->runner.model->gguf, &room->tokenizer, &e) == 0, "%s", e.s);
+    ck_assert_int_eq(
+        sched_new(room->event, room->runner.engine, room->tokenizer, &so, &room->sched), 0);
+    room->n = golden_load("needle.jsonl", &room->goldens);
+    room->r = calloc(room->n, sizeof *room->r);
 }
 
 static void on_idle(void *arg)
@@ -113,23 +73,35 @@ static void on_idle(void *arg)
     *(bool *)arg = true;
 }
 
-static void close_room(struct room *room)
+static void close_room(struct room *room, uint32_t n_units)
 {
     bool idle = false;
 
     sched_stop(room->sched, false, on_idle, &idle);
     while (!idle)
         ck_assert_int_ge(sd_event_run(room->event, UINT64_MAX), 0);
-    ck_assert_uint_eq(engine_units(room->engine)->n_free, engine_units(room->engine)->n);
+    ck_assert_uint_eq(engine_units(room->runner.engine)->n_free, n_units);
     sched_free(room->sched);
-    engine_close(room->engine);
     tokenizer_free(room->tokenizer);
-    model_free(room->model);
+    runner_close(&room->runner);
     (void)sd_event_unref(room->event);
-    for (size_t i = 0; i < room->n_cases; i++) {
-        (void)request_unref(room->cases[i].r);
-        free(room->cases[i].ids);
-    }
+    for (size_t i = 0; i < room->n; i++)
+        (void)request_unref(room->r[i]);
+    free(room->r);
+    golden_free(room->goldens, room->n);
+}
+
+static void check_case(const struct room *room, size_t i)
+{
+    const struct token_list *ids = &room->goldens[i].greedy;
+    const struct request *r = room->r[i];
+
+    ck_assert_msg(r->finish == FINISH_STOP || r->finish == FINISH_LENGTH, "case %zu: %s", i,
+                  r->error_text.s);
+    ck_assert_uint_eq(r->n_tokens, ids->n);
+    for (size_t k = 0; k < ids->n; k++)
+        ck_assert_msg(r->tokens[k].id == ids->ids[k], "case %zu: token %zu is %d, expected %d", i,
+                      k, r->tokens[k].id, ids->ids[k]);
 }
 
 /* With 9 units those that run together want more pages than there are. */
@@ -140,23 +112,18 @@ START_TEST(goldens_side_by_side_give_their_own_tokens)
     struct room room;
 
     open_room(&room, n_units[_i]);
-    for (size_t i = 0; i < room.n_cases; i++)
-        ck_assert_int_eq(sched_submit(room.sched, room.cases[i].r, NULL), 0);
-    while (room.n_done < room.n_cases)
+    for (size_t i = 0; i < room.n; i++)
+        if (room.goldens[i].prompt.n <= MAX_PROMPT)
+            submit(&room, i);
+    ck_assert_uint_gt(room.n_running, N_SLOTS);
+    while (room.n_running > 0)
         ck_assert_int_ge(sd_event_run(room.event, UINT64_MAX), 0);
     sched_totals(room.sched, &t);
     ck_assert_int_eq(t.parked > 0, _i == 1);
-    for (size_t i = 0; i < room.n_cases; i++) {
-        const struct golden *g = &room.cases[i];
-
-        ck_assert_msg(g->r->finish == FINISH_STOP || g->r->finish == FINISH_LENGTH, "case %zu: %s", i,
-                      g->r->error_text.s);
-        ck_assert_uint_eq(g->r->n_tokens, g->n_ids);
-        for (size_t k = 0; k < g->n_ids; k++)
-            ck_assert_msg(g->r->tokens[k].id == g->ids[k], "case %zu: token %zu is %d, expected %d", i, k,
-                          g->r->tokens[k].id, g->ids[k]);
-    }
-    close_room(&room);
+    for (size_t i = 0; i < room.n; i++)
+        if (room.r[i])
+            check_case(&room, i);
+    close_room(&room, n_units[_i]);
 }
 END_TEST
 

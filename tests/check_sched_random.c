@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything at once: random requests, pools, contexts and slots; cancelling, pausing and submitting at random
- * moments, also from within observers; an engine that is late and then completes several jobs at once.
+ * Everything at once: random requests, pools, contexts and slots; cancelling, pausing and
+ * submitting at random moments, also from within observers; an engine that is late and then
+ * completes several jobs at once.
  */
 #include "tests/sched_world.h"
 
@@ -24,7 +25,8 @@ static struct world_options random_options(unsigned int seed)
     o.engine.n_sequences = o.sched.parallel;
     o.engine.n_units = 1 + (uint32_t)rand_r(&seed) % (rand_r(&seed) % 2 ? 6 : 60);
     o.engine.context = 20 + (uint32_t)rand_r(&seed) % 400;
-    o.engine.max_rows = o.sched.parallel + 1 + (uint32_t)rand_r(&seed) % (rand_r(&seed) % 2 ? 40 : 500);
+    o.engine.max_rows =
+        o.sched.parallel + 1 + (uint32_t)rand_r(&seed) % (rand_r(&seed) % 2 ? 40 : 500);
     o.engine.n_vocab = WORLD_VOCAB;
     o.engine.seed = seed;
     o.engine.end_every = rand_r(&seed) % 3 ? 5 + (uint32_t)rand_r(&seed) % 100 : 0;
@@ -128,7 +130,8 @@ static void check_all(struct world *w)
         n_failed += c->r->finish == FINISH_ERROR;
         if (is_poisoned(c))
             ck_assert(c->r->finish == FINISH_CANCELLED ||
-                      (c->r->finish == FINISH_ERROR && c->r->error == ERR_NONFINITE && c->r->n_tokens == 0));
+                      (c->r->finish == FINISH_ERROR && c->r->error == ERR_NONFINITE &&
+                       c->r->n_tokens == 0));
         else
             client_check(c);
     }
@@ -186,7 +189,7 @@ int main(void)
     SRunner *sr;
     int n_failed;
 
-    tcase_add_loop_test(tc, whatever_happens_each_request_gets_the_text_of_a_cold_run, 0, 30);
+    tcase_add_loop_test(tc, whatever_happens_each_request_gets_the_text_of_a_cold_run, 0, 20);
     suite_add_tcase(s, tc);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

@@ -14,7 +14,8 @@
 #define MUST(x)                                                                                    \
     do {                                                                                           \
         if (!(x)) {                                                                                \
-            (void)fprintf(stderr, "%s:%d: the engine's rule is broken: %s\n", __FILE__, __LINE__, #x); \
+            (void)fprintf(stderr, "%s:%d: the engine's rule is broken: %s\n", __FILE__, __LINE__,  \
+                          #x);                                                                     \
             abort();                                                                               \
         }                                                                                          \
     } while (0)
@@ -103,14 +104,16 @@ struct engine *fake_engine_new(const struct fake_options *o)
     struct engine *e = must_alloc(1, sizeof *e);
 
     e->o = *o;
-    e->plan = (struct engine_plan){.n_units = o->n_units, .context = o->context, .max_rows = o->max_rows};
+    e->plan =
+        (struct engine_plan){.n_units = o->n_units, .context = o->context, .max_rows = o->max_rows};
     MUST(units_init(&e->units, o->n_units) == 0);
     MUST(mailbox_init(&e->finished) == 0);
     e->rows = must_alloc(o->n_units, sizeof *e->rows);
     e->seqs = must_alloc(o->n_sequences, sizeof *e->seqs);
     for (uint32_t i = 0; i < o->n_sequences; i++) {
         e->seqs[i].engine = e;
-        e->seqs[i].pages = must_alloc(o->context / ENGINE_PAGE_TOKENS + 1, sizeof *e->seqs[i].pages);
+        e->seqs[i].pages =
+            must_alloc(o->context / ENGINE_PAGE_TOKENS + 1, sizeof *e->seqs[i].pages);
         e->seqs[i].x_hashes = must_alloc(o->context, sizeof *e->seqs[i].x_hashes);
     }
     return e;
@@ -190,7 +193,8 @@ int sequence_new(struct engine *e, struct sequence **ret)
 
         if (s->in_use)
             continue;
-        *s = (struct sequence){.engine = e, .in_use = true, .pages = s->pages, .x_hashes = s->x_hashes};
+        *s = (struct sequence){
+            .engine = e, .in_use = true, .pages = s->pages, .x_hashes = s->x_hashes};
         *ret = s;
         return 0;
     }
@@ -241,7 +245,8 @@ static void take_entry(struct engine *e, const struct step_entry *en)
     MUST(en->n_logits == 0 || (en->sampling && en->samples));
     MUST(s->n_pages + en->n_units == (end + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS);
     for (uint32_t i = 0; i < en->n_units; i++) {
-        MUST(en->units[i] < e->units.n && e->units.refs[en->units[i]] == 1 && !is_paged(e, en->units[i]));
+        MUST(en->units[i] < e->units.n && e->units.refs[en->units[i]] == 1 &&
+             !is_paged(e, en->units[i]));
         units_ref(&e->units, en->units[i]);
         s->pages[s->n_pages++] = en->units[i];
     }
@@ -396,8 +401,9 @@ static void check_untouched(const struct flight *f)
     for (uint32_t i = 0, r = 0, u = 0; i < j->n_entries; i++) {
         const struct step_entry *en = &j->entries[i], *was = &f->entries[i];
 
-        MUST(en->seq == was->seq && en->ids == was->ids && en->n_rows == was->n_rows && en->units == was->units &&
-             en->n_units == was->n_units && en->sampling == was->sampling && en->samples == was->samples);
+        MUST(en->seq == was->seq && en->ids == was->ids && en->n_rows == was->n_rows &&
+             en->units == was->units && en->n_units == was->n_units &&
+             en->sampling == was->sampling && en->samples == was->samples);
         for (uint32_t k = 0; en->ids && k < en->n_rows; k++)
             MUST(en->ids[k] == f->ids[r++]);
         for (uint32_t k = 0; k < en->n_units; k++)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine for tests of the scheduler: implements engine/engine.h on the caller's thread, under the test's control.
+ * An engine for tests of the scheduler: implements engine/engine.h on the caller's thread, under
+ * the test's control.
  *
- * The model is a rolling hash over all tokens of a sequence: the next token is a function of it, so a token that is
- * lost, doubled, out of order or of another sequence changes everything after it.  Every row leaves its hash in the page it
- * belongs to, and every entry compares all rows before its own: a unit given away too early shows.  Every rule of
- * engine.h that a scheduler can break is an assertion, and so is that nothing in a job changes while it is in flight.
+ * The model is a rolling hash over all tokens of a sequence: the next token is a function of it, so
+ * a token that is lost, doubled, out of order or of another sequence changes everything after it.
+ * Every row leaves its hash in the page it belongs to, and every entry compares all rows before its
+ * own: a unit given away too early shows.  Every rule of engine.h that a scheduler can break is an
+ * assertion, and so is that nothing in a job changes while it is in flight.
  */
 #ifndef TESTS_FAKE_ENGINE_H
 #define TESTS_FAKE_ENGINE_H

@@ -8,13 +8,13 @@
 
 /* Letters, so that stop strings come up, and characters in pieces. */
 static const struct fake_piece pieces[WORLD_VOCAB] = {
-    {"<end>", 5}, {"?", 1},     {"a", 1},        {"b", 1},         {"ab", 2},  {"ba", 2},
-    {"c", 1},     {" ", 1},     {"é", 2},        {"\xe2\x82", 2}, {"\xac", 1}, {"\xf0\x9f\x98", 3},
-    {"\x80", 1},  {"€€", 6},   {"abc", 3},      {"", 0},          {"d", 1},   {"e", 1},
-    {"f", 1},     {"g", 1},     {"h", 1},        {"i", 1},         {"j", 1},   {"k", 1},
-    {"l", 1},     {"m", 1},     {"n", 1},        {"o", 1},         {"p", 1},   {"q", 1},
-    {"r", 1},     {"s", 1},     {"t", 1},        {"u", 1},         {"v", 1},   {"w", 1},
-    {"x", 1},     {"y", 1},     {"z", 1},        {"\n", 1},
+    {"<end>", 5}, {"?", 1},  {"a", 1},   {"b", 1},        {"ab", 2},   {"ba", 2},
+    {"c", 1},     {" ", 1},  {"é", 2},   {"\xe2\x82", 2}, {"\xac", 1}, {"\xf0\x9f\x98", 3},
+    {"\x80", 1},  {"€€", 6}, {"abc", 3}, {"", 0},         {"d", 1},    {"e", 1},
+    {"f", 1},     {"g", 1},  {"h", 1},   {"i", 1},        {"j", 1},    {"k", 1},
+    {"l", 1},     {"m", 1},  {"n", 1},   {"o", 1},        {"p", 1},    {"q", 1},
+    {"r", 1},     {"s", 1},  {"t", 1},   {"u", 1},        {"v", 1},    {"w", 1},
+    {"x", 1},     {"y", 1},  {"z", 1},   {"\n", 1},
 };
 
 struct world *world_new(const struct world_options *o)
@@ -103,7 +103,8 @@ static const char *find_stop(const struct request *r, struct buf *text, size_t f
         for (size_t i = 0; i < r->n_stop; i++) {
             size_t n = strlen(r->stop[i]);
 
-            if (n <= end && memcmp(text->data + end - n, r->stop[i], n) == 0 && (!best || n > strlen(best)))
+            if (n <= end && memcmp(text->data + end - n, r->stop[i], n) == 0 &&
+                (!best || n > strlen(best)))
                 best = r->stop[i];
         }
         if (best) {
@@ -228,7 +229,8 @@ struct client *client_new(struct world *w, uint32_t n_prompt, uint32_t max_token
     *c = (struct client){.w = w, .r = request_new()};
     ck_assert_ptr_nonnull(c->r);
     for (uint32_t i = 0; i < n_prompt; i++)
-        ck_assert_int_eq(token_list_add(&c->r->prompt, 2 + rand_r(&w->seed) % (WORLD_VOCAB - 2)), 0);
+        ck_assert_int_eq(token_list_add(&c->r->prompt, 2 + rand_r(&w->seed) % (WORLD_VOCAB - 2)),
+                         0);
     c->r->max_tokens = max_tokens;
     c->r->observer = (struct request_observer){on_progress, on_output, on_done, c};
     return c;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scheduler over the fake engine with clients that know what a cold run of their request gives. */
+/* A scheduler over the fake engine with clients that know what a cold run of their request gives.
+ */
 #ifndef TESTS_SCHED_WORLD_H
 #define TESTS_SCHED_WORLD_H
 
@@ -18,10 +19,10 @@ struct world_options {
 
 struct client {
     struct world *w;
-    struct request *r; /* refcounted */
+    struct request *r;         /* refcounted */
     bool submitted, own_calls; /* own_calls: its observer acts at random (check_sched_random.c) */
     unsigned int n_progress, n_output, n_done;
-    unsigned int done_at;      /* how many were done before it, and itself */
+    unsigned int done_at; /* how many were done before it, and itself */
     uint32_t seen_read;
     size_t seen_tokens, seen_text;
 };
