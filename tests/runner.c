@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/runner.h"
 
+#include "tests/golden.h"
+#include "tests/mkmodel.h"
 #include "util/err.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void runner_open(struct runner *r, const char *path, const struct runner_options *o)
 {
@@ -30,11 +33,29 @@ void runner_open(struct runner *r, const char *path, const struct runner_options
     };
     rc = engine_plan(r->model, &eo, &plan, &e);
     ck_assert_msg(rc >= 0, "%s: %s", err_str(rc), e.s);
-    eo.pool_bytes = plan.unit_bytes * (o->n_units ? o->n_units : 512);
+    eo.pool_bytes = plan.unit_bytes * (o->n_units ? o->n_units : 192);
     rc = engine_open(r->model, &eo, &r->engine, &e);
     ck_assert_msg(rc >= 0, "%s: %s", err_str(rc), e.s);
     r->n_vocab = r->model->hp.n_vocab;
+    r->max_rows = o->max_rows ? o->max_rows : 512;
     r->plan = *engine_limits(r->engine);
+}
+
+void runner_open_made(struct runner *r, const struct mkmodel *m, const struct runner_options *o)
+{
+    char path[] = "/tmp/strata_made_XXXXXX";
+    int fd;
+
+    if (!m->family) {
+        runner_open(r, golden_path("needle-f16.gguf"), o);
+        return;
+    }
+    fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
+    ck_assert_int_eq(mkmodel_write(m, path), 0);
+    runner_open(r, path, o);
+    (void)unlink(path);
 }
 
 void runner_close(struct runner *r)

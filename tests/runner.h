@@ -11,10 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct mkmodel;
+
 struct runner {
     struct model *model;
     struct engine *engine;
-    uint32_t n_vocab;
+    uint32_t n_vocab, max_rows;
     struct engine_plan plan;
 };
 
@@ -23,8 +25,10 @@ struct runner_options {
     uint32_t n_threads, n_sequences, max_rows, context, n_units;
 };
 
-/* Defaults: fastest kernels, 1 thread, 8 sequences, 512 rows, context 4096, 8 * 64 units. */
+/* Defaults: fastest kernels, 1 thread, 8 sequences, 512 rows, context 4096, 192 units. */
 void runner_open(struct runner *r, const char *path, const struct runner_options *o);
+/* The same with a model that tests/mkmodel makes; family NULL: the needle file. */
+void runner_open_made(struct runner *r, const struct mkmodel *m, const struct runner_options *o);
 void runner_close(struct runner *r);
 
 struct sequence *runner_sequence(struct runner *r);

@@ -203,7 +203,7 @@ int cpu_memory_plan(const struct model *m, const struct engine_options *o, const
                     struct engine_plan *p, struct err_text *e)
 {
     struct carve shared = {0}, one_seq = {0};
-    struct backend b;
+    struct backend b = {0};
     int r;
 
     r = describe(&b, m, o, l, p->context, e);
@@ -257,7 +257,7 @@ int cpu_memory_open(struct engine *engine, const struct model *m, const struct e
 {
     CLEANUP(cpu_memory_closep) struct backend *b = NULL;
     struct carve shared = {0}, one_seq = {0};
-    struct backend t;
+    struct backend t = {0};
     int r;
 
     r = describe(&t, m, o, l, p->context, e);
