@@ -13,9 +13,7 @@
 __extension__ typedef unsigned __int128 u128;
 
 /* Counters of Philox besides the position; the others are for speculation and further samplers. */
-enum {
-    STREAM_DRAW = 0
-};
+enum { STREAM_DRAW = 0 };
 
 /* Scratch by vocabulary: the heap of candidates, later the kept logits and ids; exponentials; the
  * raw row. */
@@ -62,10 +60,15 @@ static bool has_penalties(const struct sampler_params *p)
     return has_repeat_penalty(p) || p->frequency_penalty != 0 || p->presence_penalty != 0;
 }
 
-/* A finite logit stays finite whatever the parameters are; only a ban may take it out. */
-static float clamp(float v)
+/*
+ * A finite logit stays finite whatever the parameters are: only a ban takes a token out, and only
+ * the model may be blamed for a row that is not finite.  A change that has no value is none.
+ */
+static float changed(float from, float to)
 {
-    return v > FLT_MAX ? FLT_MAX : v < -FLT_MAX ? -FLT_MAX : v;
+    if (isnan(to))
+        return from;
+    return to > FLT_MAX ? FLT_MAX : to < -FLT_MAX ? -FLT_MAX : to;
 }
 
 static void apply_bias(const struct sampler_params *p, float *logits, uint32_t n_vocab)
@@ -78,7 +81,7 @@ static void apply_bias(const struct sampler_params *p, float *logits, uint32_t n
         if (b->bias == -INFINITY)
             logits[b->id] = -INFINITY;
         else if (isfinite(logits[b->id]))
-            logits[b->id] = clamp(logits[b->id] + b->bias);
+            logits[b->id] = changed(logits[b->id], logits[b->id] + b->bias);
     }
 }
 
@@ -123,10 +126,10 @@ static void apply_penalties(const struct sampler_params *p, const int32_t *histo
         if (!isfinite(l))
             continue;
         if (c & in_window)
-            l = clamp(l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty);
+            l = changed(l, l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty);
         c &= ~in_window;
         if (c)
-            l = clamp(l - ((float)c * p->frequency_penalty + p->presence_penalty));
+            l = changed(l, l - ((float)c * p->frequency_penalty + p->presence_penalty));
         logits[id] = l;
     }
 }

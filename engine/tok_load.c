@@ -21,7 +21,6 @@
 enum {
     MAX_VOCAB = 1 << 21,
     MAX_MERGES = 1 << 24,
-    MAX_TOKEN_BYTES = 64 << 10,
 };
 
 /* The byte that stands behind a character of the byte alphabet of GPT-2, or -1. */
@@ -118,13 +117,6 @@ static int check_model(const struct gguf *g, struct tokenizer *t, struct err_tex
     return 0;
 }
 
-static int damaged_token(const struct gguf *g, uint64_t i, size_t n, size_t max, struct err_text *e)
-{
-    return err_set(e, ERR_DAMAGED,
-                   "%s: tokenizer.ggml.tokens: token %llu has %zu bytes, expected at most %zu",
-                   gguf_name(g), (unsigned long long)i, n, max);
-}
-
 /* The lengths of the arrays, and how much text there is. */
 static int measure(const struct gguf *g, struct gguf_array *ret_tokens,
                    struct gguf_array *ret_types, size_t *ret_bytes, struct err_text *e)
@@ -153,13 +145,8 @@ static int measure(const struct gguf *g, struct gguf_array *ret_tokens,
             e, ERR_DAMAGED, "%s: tokenizer.ggml.token_type has %llu elements for %llu tokens",
             gguf_name(g), (unsigned long long)ret_types->n, (unsigned long long)ret_tokens->n);
 
-    for (uint64_t i = 0; i < ret_tokens->n; i++) {
-        struct gguf_str s = gguf_array_str(ret_tokens, i);
-
-        if (s.n > MAX_TOKEN_BYTES)
-            return damaged_token(g, i, s.n, MAX_TOKEN_BYTES, e);
-        bytes += s.n;
-    }
+    for (uint64_t i = 0; i < ret_tokens->n; i++)
+        bytes += gguf_array_str(ret_tokens, i).n;
     *ret_bytes = bytes;
     return 0;
 }
@@ -223,7 +210,10 @@ static int load_tokens(const struct gguf *g, struct tokenizer *t, struct named *
                 return err_set(e, r, "%s: tokenizer: %s", gguf_name(g), err_str(r));
             text = (struct gguf_str){raw.data, raw.len};
         } else if (t->kinds[i] != TOKEN_UNUSED && text.n > SPECIAL_MAX_BYTES) {
-            return damaged_token(g, i, text.n, SPECIAL_MAX_BYTES, e);
+            return err_set(
+                e, ERR_DAMAGED,
+                "%s: tokenizer.ggml.tokens: special token %llu has %zu bytes, expected at most %d",
+                gguf_name(g), (unsigned long long)i, text.n, SPECIAL_MAX_BYTES);
         }
         r = bpe_add_token(&t->bpe, text.s, text.n, mergeable);
         if (r < 0)
@@ -260,11 +250,6 @@ static int load_merges(const struct gguf *g, struct tokenizer *t, struct err_tex
                 e, ERR_DAMAGED,
                 "%s: tokenizer.ggml.merges: merge %llu is not two texts with a space between",
                 gguf_name(g), (unsigned long long)i);
-        if (text.n > 2 * MAX_TOKEN_BYTES)
-            return err_set(
-                e, ERR_DAMAGED,
-                "%s: tokenizer.ggml.merges: merge %llu has %zu bytes, expected at most %d",
-                gguf_name(g), (unsigned long long)i, text.n, 2 * MAX_TOKEN_BYTES);
         left = (struct gguf_str){text.s, (size_t)(space - text.s)};
         right = (struct gguf_str){space + 1, text.n - left.n - 1};
 
@@ -387,9 +372,7 @@ static int load_bos_eos(const struct gguf *g, struct tokenizer *t, struct err_te
 {
     /* The format's default for files without the key; there it is a control token or means nothing.
      */
-    enum {
-        DEFAULT_ID = 11
-    };
+    enum { DEFAULT_ID = 11 };
     int32_t fallback =
         t->bpe.n_vocab > DEFAULT_ID && t->kinds[DEFAULT_ID] == TOKEN_CONTROL ? DEFAULT_ID : -1;
     int r;

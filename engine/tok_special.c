@@ -2,6 +2,7 @@
 #include "engine/tok_special.h"
 
 #include "engine/tok_bpe.h"
+#include "util/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,8 +47,10 @@ int special_set_init(struct special_set *s, const struct bpe *b, const uint8_t *
         return -ENOMEM;
     n = 0;
     for (uint32_t i = 0; i < b->n_vocab; i++) {
-        (void)bpe_bytes(b, i, &len);
-        if ((kind_mask >> kinds[i] & 1) && len)
+        const char *text = bpe_bytes(b, i, &len);
+
+        /* A text that is no UTF-8 could cut a character of the input in two. */
+        if ((kind_mask >> kinds[i] & 1) && len && utf8_is_valid(text, len))
             s->ids[n++] = i;
     }
     qsort_r(s->ids, n, sizeof(*s->ids), compare, (void *)b);

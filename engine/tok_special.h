@@ -12,9 +12,7 @@
 struct bpe;
 
 /* Longest text of a special token; bounds what looking for one costs at each byte. */
-enum {
-    SPECIAL_MAX_BYTES = 1024
-};
+enum { SPECIAL_MAX_BYTES = 1024 };
 
 /* Tokens that are found by their text, sorted by it.  Read-only once made. */
 struct special_set {
@@ -26,7 +24,7 @@ struct special_set {
 
 /*
  * Takes the ids whose entry in kinds[n_vocab] is in `kind_mask` (bit 1 << kind) and whose text is
- * not empty; of equal texts the lowest id.  0 or -ENOMEM.
+ * UTF-8 and not empty; of equal texts the lowest id.  0 or -ENOMEM.
  */
 int special_set_init(struct special_set *s, const struct bpe *b, const uint8_t *kinds,
                      unsigned int kind_mask);
@@ -55,9 +53,7 @@ enum special_role {
 };
 
 /* Spellings known here, in the order of preference within a role. */
-enum {
-    SPECIAL_N_NAMES = 72
-};
+enum { SPECIAL_N_NAMES = 72 };
 /* NULL behind the last one. */
 const char *special_name(size_t i, enum special_role *ret_role);
 /* The index of a spelling, or -1. */

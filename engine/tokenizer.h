@@ -46,7 +46,8 @@ uint32_t tokenizer_n_vocab(const struct tokenizer *t);
 
 struct tokenize_options {
     bool add_special;   /* BOS/EOS as the file asks for */
-    bool parse_special; /* control tokens in the text are found by their text; user-defined always are */
+    bool parse_special; /* control tokens in the text are found by their text; user-defined always
+                           are */
 };
 /*
  * Appends to `out`.  `text` may hold any bytes; an undecodable byte reads as U+FFFD.  0, -ENOMEM,
@@ -57,12 +58,14 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
 
 /*
  * The bytes of one token, as generation emits them: control and unused tokens give nothing unless
- * `special`.  Borrowed from the tokenizer; *ret_n is their count.  An id out of range gives nothing.
+ * `special`.  Borrowed from the tokenizer; *ret_n is their count.  An id out of range gives
+ * nothing.
  */
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, size_t *ret_n);
 
 /* Whole text, raw bytes; invalid UTF-8 is for the caller to repair (utf8_stream). */
-int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct buf *out);
+int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
+                     struct buf *out);
 
 enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id);
 /* The control or user-defined token with exactly this text, or -1. */
