@@ -27,11 +27,20 @@ static bool has_avx2(void)
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
+}
 #endif
 
 const struct kernels *kernels_get(const char *name)
 {
 #if defined(__x86_64__)
+    if ((!name || strcmp(name, "avx512") == 0) && has_avx512())
+        return &kernels_avx512;
     if ((!name || strcmp(name, "avx2") == 0) && has_avx2())
         return &kernels_avx2;
 #endif

@@ -8,6 +8,22 @@
 
 #include "engine/cpu/q8_simd.h"
 
+/* The scales of block b of the 4 rows. */
+static ALWAYS_INLINE __m128 q8_scales(const uint8_t *const *w, uint32_t b)
+{
+    uint16_t h[TILE_R];
+
+    UNROLL for (uint32_t r = 0; r < TILE_R; r++)
+        memcpy(&h[r], w[r] + (size_t)b * Q8_BLOCK_BYTES, sizeof(h[r]));
+    return _mm_cvtph_ps(_mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3], 0, 0, 0, 0));
+}
+
+static void q8_pack_scales(const uint8_t *const *w, uint32_t n_blocks, float *scales)
+{
+    for (uint32_t b = 0; b < n_blocks; b++)
+        _mm_storeu_ps(scales + (size_t)b * TILE_R, q8_scales(w, b));
+}
+
 /*
  * Block b of all rows.  maddubs wants one side unsigned, so the sign of the weight moves to the activation; -128
  * becomes 128 unsigned, and two products of at most 128 * 127 do not saturate.

@@ -37,7 +37,7 @@ static void simd_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d)
 
 /*
  * A tile: 4 rows of weights in blocks, and n_t quantised activation rows.  `scales` holds those of the weights as
- * floats, [block][4 rows]; NULL when they are to be converted on the way, which is what few rows want.
+ * floats, by q8_pack_scales; NULL when they are to be converted on the way, which is what few rows want.
  */
 struct q8_tile {
     const uint8_t *w[TILE_R];
@@ -47,22 +47,20 @@ struct q8_tile {
     uint32_t n_blocks;
 };
 
-/* The scales of block b of the 4 rows. */
-static ALWAYS_INLINE __m128 q8_scales(const uint8_t *const *w, uint32_t b)
-{
-    uint16_t h[TILE_R];
-
-    UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-        memcpy(&h[r], w[r] + (size_t)b * Q8_BLOCK_BYTES, sizeof(h[r]));
-    return _mm_cvtph_ps(_mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3], 0, 0, 0, 0));
-}
-
+/* Fills in `scales` for the 4 rows; by the instruction set, like the tile. */
+static void q8_pack_scales(const uint8_t *const *w, uint32_t n_blocks, float *scales);
 /* ret[t]: the products of the 4 weight rows with activation row t; by the instruction set. */
 static void q8_tile(const struct q8_tile *q, uint32_t n_t, __m128 *ret);
 
+/* Blocks, rounded up to pairs: what the scales of a row take. */
+static uint32_t q8_even(uint32_t n_blocks)
+{
+    return (n_blocks + 1) & ~1U;
+}
+
 static size_t q8_scratch(uint32_t k)
 {
-    return (size_t)PANEL_ROWS * (k / Q8_BLOCK) * sizeof(float);
+    return (size_t)PANEL_ROWS * q8_even(k / Q8_BLOCK) * sizeof(float);
 }
 
 static void matmul_q8(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
@@ -83,15 +81,14 @@ static void matmul_q8(const struct matmul *m, uint32_t r0, uint32_t r1, void *sc
             }
             for (uint32_t r = p; r < end; r += TILE_R) {
                 uint32_t n_r = end - r < TILE_R ? end - r : TILE_R;
-                float *scales = (float *)scratch + (size_t)(r - p) * q.n_blocks;
+                float *scales = (float *)scratch + (size_t)(r - p) * q8_even(q.n_blocks);
                 __m128 v[TILE_T];
 
                 /* The last rows may be fewer than 4: their tile computes one of them again and drops it. */
                 for (uint32_t i = 0; i < TILE_R; i++)
                     q.w[i] = (const uint8_t *)m->w + (r + (i < n_r ? i : 0)) * m->row_bytes;
                 if (many && t == 0)
-                    for (uint32_t b = 0; b < q.n_blocks; b++)
-                        _mm_storeu_ps(scales + (size_t)b * TILE_R, q8_scales(q.w, b));
+                    q8_pack_scales(q.w, q.n_blocks, scales);
                 q.scales = many ? scales : NULL;
                 q8_tile(&q, n_t, v);
                 for (uint32_t i = 0; i < n_t; i++)
