@@ -12,6 +12,7 @@
 
 #include "daemon/api_answer.h"
 #include "daemon/api_error.h"
+#include "daemon/api_json.h"
 #include "daemon/front.h"
 #include "daemon/http_call.h"
 #include "daemon/log.h"
@@ -70,7 +71,7 @@ static void work(struct front_job *j)
 
     (void)completion_parse(c->body.data, c->body.len, &c->limits, &c->params, &c->request,
                            &c->error);
-    buf_done(&c->body);
+    api_json_body_done(&c->body);
 }
 
 /* The one line of a request; of its text only sizes. */

@@ -2,15 +2,20 @@
 #include "daemon/api_json.h"
 
 #include "daemon/api_error.h"
+#include "util/buf.h"
 #include "util/err.h"
 #include "util/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Bodies whose memory is worth a walk over the heap. */
+#define LARGE_BODY_BYTES ((size_t)1 << 20)
 
 /*
  * A walk over the bytes before jansson sees them: it bounds what the parser's recursion and memory
@@ -109,6 +114,15 @@ static int scan_body(const char *s, size_t n, struct api_error *e)
         sc.i++;
     }
     return 0;
+}
+
+void api_json_body_done(struct buf *body)
+{
+    const bool large = body->len > LARGE_BODY_BYTES;
+
+    buf_done(body);
+    if (large)
+        (void)malloc_trim(0);
 }
 
 void api_json_unref(json_t **j)

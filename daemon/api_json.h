@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct api_error;
+struct buf;
 
 enum {
     API_JSON_MAX_DEPTH = 100,      /* of nested arrays and objects; jansson recurses */
@@ -26,6 +27,12 @@ enum {
  * that does not fit 64 bits or a double (by the name of its top-level field).
  */
 int api_json_read(const char *s, size_t n, json_t **ret, struct api_error *e);
+
+/*
+ * Frees a body that is done with.  After a large one what the parser took is given back to the system, which
+ * a thread's own heap would keep for good.
+ */
+void api_json_body_done(struct buf *body);
 
 /* For CLEANUP. */
 void api_json_unref(json_t **j);

@@ -11,12 +11,43 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Text from here on is measured first: to make tokens of it takes seconds, and may be in vain. */
+#define LONG_TEXT_BYTES ((size_t)1 << 20)
+
 static int too_long(struct api_error *e, size_t n, uint32_t context)
 {
     return api_error_set(e, 400, "context_length_exceeded", "prompt",
                          "the prompt has %zu tokens, but the context holds %" PRIu32
                          " and at least one must be left for the answer",
                          n, context);
+}
+
+/* The fewest tokens that n bytes can be. */
+static size_t fewest_tokens(const struct tokenizer *t, size_t n)
+{
+    size_t longest = 1, len;
+
+    for (uint32_t i = 0; i < tokenizer_n_vocab(t); i++) {
+        (void)tokenizer_piece(t, (int32_t)i, true, &len);
+        longest = len > longest ? len : longest;
+    }
+    return n / longest + (n % longest != 0);
+}
+
+/* Refuses a text that cannot fit whatever its tokens are. */
+static int measure(const json_t *text, const struct completion_limits *limits, struct api_error *e)
+{
+    size_t fewest;
+
+    if (json_string_length(text) <= LONG_TEXT_BYTES)
+        return 0;
+    fewest = fewest_tokens(limits->tokenizer, json_string_length(text));
+    if (fewest < limits->context)
+        return 0;
+    return api_error_set(e, 400, "context_length_exceeded", "prompt",
+                         "the prompt has at least %zu tokens, but the context holds %" PRIu32
+                         " and at least one must be left for the answer",
+                         fewest, limits->context);
 }
 
 int api_token_ids(const json_t *array, const char *name, const struct tokenizer *t,
@@ -85,6 +116,9 @@ int completion_prompt(const json_t *o, const struct completion_limits *limits,
         return r;
 
     if (json_is_string(prompt)) {
+        r = measure(prompt, limits, e);
+        if (r < 0)
+            return r;
         if (tokenizer_encode(limits->tokenizer, json_string_value(prompt),
                              json_string_length(prompt), &how, out) < 0)
             return api_error_oom(e);

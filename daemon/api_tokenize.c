@@ -43,14 +43,14 @@ static void settle(struct text_job *j)
 static void work(struct front_job *job)
 {
     struct text_job *j = (struct text_job *)job;
-    CLEANUP(api_json_unref) json_t *o = NULL;
+    json_t *o = NULL;
 
-    if (api_json_read(j->body.data, j->body.len, &o, &j->error) < 0)
-        return;
-    buf_done(&j->body);
     /* What is not the body's fault is memory. */
-    if (j->run(j, o) < 0 && !j->error.status)
+    if (api_json_read(j->body.data, j->body.len, &o, &j->error) >= 0 && j->run(j, o) < 0 &&
+        !j->error.status)
         (void)api_error_oom(&j->error);
+    json_decref(o);
+    api_json_body_done(&j->body);
 }
 
 static void done(struct front_job *job)

@@ -65,6 +65,16 @@ static int parse_fields(const char *fields)
     return r;
 }
 
+/* `what`, n times.  (libcheck writes to a file with every assertion: one is enough.) */
+static void add_many(struct buf *b, const char *what, size_t n)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < n; i++)
+        r |= buf_addz(b, what);
+    ck_assert_int_eq(r, 0);
+}
+
 static void must_parse(const char *fields)
 {
     int r = parse_fields(fields);
@@ -395,6 +405,22 @@ START_TEST(a_prompt_as_long_as_the_context_is_too_long_and_one_less_is_not)
 }
 END_TEST
 
+START_TEST(a_text_that_cannot_fit_is_refused_without_making_tokens_of_it)
+{
+    struct buf b = {0};
+
+    add_many(&b, "{\"prompt\":\"", 1);
+    add_many(&b, "ab", 1 << 20);
+    add_many(&b, "\"}", 1);
+    ck_assert_int_lt(parse_n(b.data, b.len), 0);
+    ck_assert_str_eq(error.code, "context_length_exceeded");
+    /* The longest piece has 7 bytes. */
+    ck_assert_ptr_nonnull(
+        strstr(error.message, "at least 299594 tokens, but the context holds 16"));
+    buf_done(&b);
+}
+END_TEST
+
 START_TEST(known_fields_whose_value_asks_for_nothing_are_accepted)
 {
     must_parse(
@@ -404,16 +430,6 @@ START_TEST(known_fields_whose_value_asks_for_nothing_are_accepted)
         "\"dry_multiplier\":0,\"xtc_probability\":0.0,\"min_tokens\":0,\"cache_prompt\":true");
 }
 END_TEST
-
-/* `what`, n times.  (libcheck writes to a file with every assertion: one is enough.) */
-static void add_many(struct buf *b, const char *what, size_t n)
-{
-    int r = 0;
-
-    for (size_t i = 0; i < n; i++)
-        r |= buf_addz(b, what);
-    ck_assert_int_eq(r, 0);
-}
 
 /* n levels of arrays in an unknown field. */
 static int parse_nested(size_t n, const char *open, const char *close)
@@ -513,6 +529,7 @@ int main(void)
                         (int)(sizeof bad_bodies / sizeof bad_bodies[0]));
     tcase_add_test(t, a_nul_in_the_body_is_not_the_end_of_it);
     tcase_add_test(t, a_prompt_as_long_as_the_context_is_too_long_and_one_less_is_not);
+    tcase_add_test(t, a_text_that_cannot_fit_is_refused_without_making_tokens_of_it);
     tcase_add_test(t, known_fields_whose_value_asks_for_nothing_are_accepted);
     tcase_add_test(t, nesting_is_bounded);
     tcase_add_test(t, the_number_of_values_is_bounded);
