@@ -14,9 +14,7 @@
 #include <unistd.h>
 
 /* The daemon's loop answers within milliseconds; a machine that swaps may take longer. */
-enum {
-    TIMEOUT_S = 10
-};
+enum { TIMEOUT_S = 10 };
 
 static int connect_path(const char *path, int *ret_fd)
 {

@@ -30,11 +30,7 @@ static void json_decref_p(json_t **j)
 /* --- the request -------------------------------------------------------------------------------
  */
 
-enum value_kind {
-    VALUE_COUNT,
-    VALUE_FRACTION,
-    VALUE_STRINGS
-};
+enum value_kind { VALUE_COUNT, VALUE_FRACTION, VALUE_STRINGS };
 
 static const struct {
     const char *option, *key;

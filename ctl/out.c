@@ -8,9 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum {
-    CELLS_MAX = 16
-};
+enum { CELLS_MAX = 16 };
 
 /* The columns that text takes on a terminal: code points, near enough for what is shown here. */
 static int width(const char *s)

@@ -15,9 +15,7 @@ static const struct ctl_verb verbs[] = {
 #undef VERB
 };
 
-enum {
-    N_VERBS = sizeof verbs / sizeof verbs[0]
-};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
 const struct ctl_verb *ctl_verb(size_t i)
 {

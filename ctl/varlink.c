@@ -11,9 +11,7 @@
 
 int varlink_reader_room(struct varlink_reader *r, char **ret, size_t *ret_n)
 {
-    enum {
-        CHUNK = 16384
-    };
+    enum { CHUNK = 16384 };
     int x;
 
     /* Only an unfinished message is kept, so that moving it costs at most its size per 16 KiB

@@ -20,9 +20,7 @@
 #include <unistd.h>
 
 /* Deeper than any value that could be meant; keeps the JSON reader's recursion small. */
-enum {
-    CONFIG_MAX_DEPTH = 32
-};
+enum { CONFIG_MAX_DEPTH = 32 };
 
 struct scan {
     const char *s;

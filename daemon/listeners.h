@@ -19,9 +19,7 @@
 struct err_text;
 struct options;
 
-enum {
-    LISTENERS_MAX = 8
-};
+enum { LISTENERS_MAX = 8 };
 
 /* A socket with a name in the file system. */
 struct listener {

@@ -59,9 +59,7 @@ static int reached(struct loader *l, unsigned int percent)
  */
 static int read_weights(struct loader *l, const struct model *m, uint64_t available)
 {
-    enum {
-        STEP = 16 << 20
-    };
+    enum { STEP = 16 << 20 };
     uint64_t total = gguf_file_bytes(m->gguf), done = 0;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     int r;

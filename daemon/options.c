@@ -61,9 +61,7 @@ static const struct option_spec specs[] = {
 #undef OPTION_LATER
 };
 
-enum {
-    N_SPECS = sizeof specs / sizeof specs[0]
-};
+enum { N_SPECS = sizeof specs / sizeof specs[0] };
 
 /* The field of `spec` in `o`, whose type the spec knows. */
 static void *field_of(const struct options *o, const struct option_spec *spec)

@@ -21,13 +21,7 @@ enum option_flags {
     OPTION_IS_NAME = 1 << 3,        /* becomes part of a path: letters, digits, '_', '-', '.' */
 };
 
-enum option_type {
-    OPTION_STRING,
-    OPTION_CHOICE,
-    OPTION_UINT,
-    OPTION_BOOL,
-    OPTION_LATER
-};
+enum option_type { OPTION_STRING, OPTION_CHOICE, OPTION_UINT, OPTION_BOOL, OPTION_LATER };
 
 /* One line of options.def. */
 struct option_spec {

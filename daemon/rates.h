@@ -9,9 +9,7 @@
 
 #include <stdint.h>
 
-enum {
-    RATES_WINDOW = 10
-};
+enum { RATES_WINDOW = 10 };
 
 struct rates_sample {
     uint64_t ns; /* when */

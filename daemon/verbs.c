@@ -68,9 +68,7 @@ static const struct interface interfaces[] = {
     {VARLINK_SERVICE, varlink_service_idl, service_verbs},
 };
 
-enum {
-    N_INTERFACES = sizeof interfaces / sizeof interfaces[0]
-};
+enum { N_INTERFACES = sizeof interfaces / sizeof interfaces[0] };
 
 static const struct interface *find_interface(const char *name, size_t n)
 {

@@ -57,9 +57,7 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 
 uint32_t text_distance(const char *a, const char *b)
 {
-    enum {
-        MOST = 63
-    };
+    enum { MOST = 63 };
     uint8_t row[3][MOST + 1]; /* the newest three rows of the table; every value is at most MOST */
     size_t n = strlen(a), m = strlen(b);
 
