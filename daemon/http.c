@@ -196,7 +196,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
 
 static void run(struct listener *l)
 {
-    MHD_UNSIGNED_LONG_LONG ms;
+    unsigned long long ms;
 
     (void)MHD_run(l->mhd);
     if (MHD_get_timeout(l->mhd, &ms) != MHD_YES) {

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 START_TEST(a_client_that_closes_its_sending_half_is_served)
 {
@@ -281,6 +283,32 @@ START_TEST(waiting_completions_are_refused_when_loading_fails_or_the_server_stop
 }
 END_TEST
 
+START_TEST(a_request_is_refused_when_its_client_cannot_be_watched)
+{
+    struct world *w = world_new();
+    struct client *c = client_new(w);
+    struct rlimit was, now;
+    int lowest;
+
+    client_get(c, "/health");
+    client_expect(w, c, 200, "ok");
+    /* No descriptor is left. */
+    lowest = dup(0);
+    (void)close(lowest);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &was), 0);
+    now = was;
+    now.rlim_cur = (rlim_t)lowest;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
+    client_post(c, "/v1/completions", "{\"prompt\":\"x\",\"max_tokens\":3}");
+    client_expect(w, c, 503, "too many connections");
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
+    client_post(c, "/v1/completions", "{\"prompt\":\"x\",\"max_tokens\":3}");
+    client_expect(w, c, 200, NULL);
+    ck_assert_uint_eq(world_totals(w).requests, 1);
+    world_free(w);
+}
+END_TEST
+
 START_TEST(freeing_the_server_ends_what_is_open)
 {
     struct world *w = world_new();
@@ -331,6 +359,7 @@ int main(void)
     tcase_add_test(t, completions_wait_while_the_model_is_loaded);
     tcase_add_loop_test(t, waiting_completions_are_refused_when_loading_fails_or_the_server_stops,
                         0, 2);
+    tcase_add_test(t, a_request_is_refused_when_its_client_cannot_be_watched);
     tcase_add_test(t, freeing_the_server_ends_what_is_open);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
