@@ -29,8 +29,8 @@ enum {
 int api_json_read(const char *s, size_t n, json_t **ret, struct api_error *e);
 
 /*
- * Frees a body that is done with.  After a large one what the parser took is given back to the system, which
- * a thread's own heap would keep for good.
+ * Frees a body that is done with.  After a large one what the parser took is given back to the
+ * system, which a thread's own heap would keep for good.
  */
 void api_json_body_done(struct buf *body);
 

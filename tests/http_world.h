@@ -97,8 +97,10 @@ void world_expect(const struct world *w, const char *prompt, uint32_t n, char *r
 /* Turns until the expression is true; fails after many in which it was not. */
 #define UNTIL(w, expr)                                                                             \
     do {                                                                                           \
-        for (int turns_ = 0; !(expr); turns_++) {                                                  \
-            if (turns_ == 20000)                                                                   \
+        int turns_ = 0;                                                                            \
+                                                                                                   \
+        while (!(expr)) {                                                                          \
+            if (turns_++ == 20000)                                                                 \
                 ck_abort_msg("never came true: %s", #expr);                                        \
             world_turn(w);                                                                         \
         }                                                                                          \
