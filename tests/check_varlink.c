@@ -29,8 +29,10 @@ START_TEST(frames_come_out_as_they_went_in_however_they_are_cut)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t len = rng(4) == 0 ? 0 : rng(rng(3) == 0 ? 40000 : 40);
 
+        /* One assertion for all bytes: libcheck keeps a record of each. */
+        ck_assert_int_eq(buf_reserve(&all, len), 0);
         for (uint32_t k = 0; k < len; k++)
-            ck_assert_int_eq(buf_addf(&all, "%c", (int)('a' + rng(26))), 0);
+            all.data[all.len++] = (char)('a' + rng(26));
         ck_assert_int_eq(buf_add(&all, "", 1), 0);
     }
     while (at < all.len) {
