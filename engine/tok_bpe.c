@@ -81,6 +81,11 @@ static int push_symbol(struct bpe *b, const char *s, size_t n)
     return 0;
 }
 
+static uint32_t tag_of(const struct bpe *b, const char *s, size_t n)
+{
+    return (uint32_t)hash_bytes(s, n, b->seed);
+}
+
 /* The slot that holds s, or the free one where it belongs. */
 static struct bpe_slot *find_slot(const struct bpe *b, const char *s, size_t n, uint32_t tag)
 {
@@ -101,7 +106,7 @@ static struct bpe_slot *find_slot(const struct bpe *b, const char *s, size_t n, 
 
 uint32_t bpe_find(const struct bpe *b, const char *s, size_t n)
 {
-    return find_slot(b, s, n, (uint32_t)hash_bytes(s, n, b->seed))->sym;
+    return find_slot(b, s, n, tag_of(b, s, n))->sym;
 }
 
 static int grow_slots(struct bpe *b)
@@ -131,10 +136,9 @@ static int grow_slots(struct bpe *b)
     return 0;
 }
 
-/* The symbol of these bytes; a private one is made when there is none. */
-static int intern(struct bpe *b, const char *s, size_t n, uint32_t *ret)
+/* The symbol of these bytes with this tag; a private one is made when there is none. */
+static int intern(struct bpe *b, const char *s, size_t n, uint32_t tag, uint32_t *ret)
 {
-    uint32_t tag = (uint32_t)hash_bytes(s, n, b->seed);
     struct bpe_slot *slot = find_slot(b, s, n, tag);
     int r;
 
@@ -165,7 +169,7 @@ int bpe_add_token(struct bpe *b, const char *s, size_t n, bool mergeable)
     r = push_symbol(b, s, n);
     if (r < 0 || !mergeable || n == 0)
         return r;
-    tag = (uint32_t)hash_bytes(s, n, b->seed);
+    tag = tag_of(b, s, n);
     slot = find_slot(b, s, n, tag);
     if (slot->sym == NONE) {
         *slot = (struct bpe_slot){tag, b->n_sym - 1};
@@ -181,7 +185,7 @@ int bpe_start_merges(struct bpe *b, uint64_t n_merges)
     assert(b->n_sym == b->n_vocab);
     for (unsigned int i = 0; i < 256; i++) {
         char c = (char)i;
-        int r = intern(b, &c, 1, &b->byte_sym[i]);
+        int r = intern(b, &c, 1, tag_of(b, &c, 1), &b->byte_sym[i]);
 
         if (r < 0)
             return r;
@@ -200,36 +204,42 @@ int bpe_start_merges(struct bpe *b, uint64_t n_merges)
     return 0;
 }
 
-int bpe_add_merge(struct bpe *b, const char *left, size_t n_left, const char *right, size_t n_right,
-                  uint32_t rank)
+int bpe_add_merges(struct bpe *b, const char *text, const struct bpe_pair *pairs, size_t n)
 {
-    char fixed[256], *joined_bytes = fixed;
-    uint32_t l, r_sym, joined;
-    struct bpe_merge *m;
+    uint32_t tags[BPE_BATCH][3], left[BPE_BATCH], right[BPE_BATCH], joined;
     int r;
 
-    r = intern(b, left, n_left, &l);
-    if (r < 0)
-        return r;
-    r = intern(b, right, n_right, &r_sym);
-    if (r < 0)
-        return r;
-    m = bpe_find_merge(b, l, r_sym);
-    if (m->left != NONE)
-        return 0;
+    assert(n <= BPE_BATCH);
+    for (size_t i = 0; i < n; i++) {
+        const struct bpe_pair *p = &pairs[i];
+        const char *s = text + p->at;
 
-    if (n_left + n_right > sizeof(fixed)) {
-        joined_bytes = malloc(n_left + n_right);
-        if (!joined_bytes)
-            return -ENOMEM;
+        tags[i][0] = tag_of(b, s, p->n_left);
+        tags[i][1] = tag_of(b, s + p->n_left, p->n - p->n_left);
+        tags[i][2] = tag_of(b, s, p->n);
+        for (int k = 0; k < 3; k++)
+            __builtin_prefetch(&b->slots[tags[i][k] & b->slot_mask]);
     }
-    memcpy(joined_bytes, left, n_left);
-    memcpy(joined_bytes + n_left, right, n_right);
-    r = intern(b, joined_bytes, n_left + n_right, &joined);
-    if (joined_bytes != fixed)
-        free(joined_bytes);
-    if (r < 0)
-        return r;
-    *m = (struct bpe_merge){l, r_sym, rank, joined};
+    for (size_t i = 0; i < n; i++) {
+        const struct bpe_pair *p = &pairs[i];
+        const char *s = text + p->at;
+
+        r = intern(b, s, p->n_left, tags[i][0], &left[i]);
+        if (r >= 0)
+            r = intern(b, s + p->n_left, p->n - p->n_left, tags[i][1], &right[i]);
+        if (r < 0)
+            return r;
+        __builtin_prefetch(&b->merges[bpe_merge_home(b, left[i], right[i])]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct bpe_merge *m = bpe_find_merge(b, left[i], right[i]);
+
+        if (m->left != NONE)
+            continue;
+        r = intern(b, text + pairs[i].at, pairs[i].n, tags[i][2], &joined);
+        if (r < 0)
+            return r;
+        *m = (struct bpe_merge){left[i], right[i], pairs[i].rank, joined};
+    }
     return 0;
 }

@@ -61,18 +61,35 @@ int bpe_add_token(struct bpe *b, const char *s, size_t n, bool mergeable);
  */
 int bpe_start_merges(struct bpe *b, uint64_t n_merges);
 
-/* left + right -> joined, in the order of their ranks; a pair that was there before keeps its rank.
+/* A merge as text: the left symbol's bytes, then the right one's, at `at` of some buffer. */
+struct bpe_pair {
+    size_t at;
+    size_t n_left, n; /* 0 < n_left < n */
+    uint32_t rank;
+};
+
+enum { BPE_BATCH = 32 };
+
+/*
+ * left + right -> joined, up to BPE_BATCH of them in the order of their ranks; a pair that was
+ * there before keeps its rank.  The same errors.  In batches because most of the time goes into
+ * waiting for memory, which 32 look-ups can do together.
  */
-int bpe_add_merge(struct bpe *b, const char *left, size_t n_left, const char *right, size_t n_right,
-                  uint32_t rank);
+int bpe_add_merges(struct bpe *b, const char *text, const struct bpe_pair *pairs, size_t n);
 
 /* The symbol of these bytes, if merging can produce it; else BPE_NONE. */
 uint32_t bpe_find(const struct bpe *b, const char *s, size_t n);
 
+/* Where looking for a pair begins. */
+static inline uint32_t bpe_merge_home(const struct bpe *b, uint32_t left, uint32_t right)
+{
+    return (uint32_t)hash_u64((uint64_t)left << 32 | right, b->seed) & b->merge_mask;
+}
+
 /* The entry of the pair, or the free one where it belongs. */
 static inline struct bpe_merge *bpe_find_merge(const struct bpe *b, uint32_t left, uint32_t right)
 {
-    uint32_t i = (uint32_t)hash_u64((uint64_t)left << 32 | right, b->seed) & b->merge_mask;
+    uint32_t i = bpe_merge_home(b, left, right);
 
     while (b->merges[i].left != BPE_NONE &&
            (b->merges[i].left != left || b->merges[i].right != right))

@@ -222,10 +222,44 @@ static int load_tokens(const struct gguf *g, struct tokenizer *t, struct named *
     return 0;
 }
 
+/*
+ * The bytes of merge i, appended to `raw`.  1, or 0 when it can never apply: text holds no
+ * character outside the byte alphabet.
+ */
+static int read_merge(const struct gguf *g, const struct gguf_array *merges, uint64_t i,
+                      struct buf *raw, struct bpe_pair *ret, struct err_text *e)
+{
+    struct gguf_str text = gguf_array_str(merges, i), left, right;
+    const char *space = text.n > 1 ? memchr(text.s + 1, ' ', text.n - 1) : NULL;
+    struct bpe_pair p = {.at = raw->len, .rank = (uint32_t)i};
+    bool left_pure, right_pure;
+    int r;
+
+    if (!space || space == text.s + text.n - 1)
+        return err_set(
+            e, ERR_DAMAGED,
+            "%s: tokenizer.ggml.merges: merge %llu is not two texts with a space between",
+            gguf_name(g), (unsigned long long)i);
+    left = (struct gguf_str){text.s, (size_t)(space - text.s)};
+    right = (struct gguf_str){space + 1, text.n - left.n - 1};
+
+    r = unmap(left, raw, &left_pure);
+    p.n_left = raw->len - p.at;
+    if (r >= 0)
+        r = unmap(right, raw, &right_pure);
+    p.n = raw->len - p.at;
+    if (r < 0)
+        return err_set(e, r, "%s: tokenizer.ggml.merges: %s", gguf_name(g), err_str(r));
+    *ret = p;
+    return left_pure && right_pure;
+}
+
 static int load_merges(const struct gguf *g, struct tokenizer *t, struct err_text *e)
 {
     CLEANUP(buf_done) struct buf raw = {0};
+    struct bpe_pair batch[BPE_BATCH];
     struct gguf_array merges = {0};
+    size_t n = 0;
     int r = gguf_get_array(g, "tokenizer.ggml.merges", &merges, e);
 
     if (r < 0)
@@ -237,32 +271,18 @@ static int load_merges(const struct gguf *g, struct tokenizer *t, struct err_tex
         return err_set(e, ERR_DAMAGED,
                        "%s: tokenizer.ggml.merges has %llu elements, expected at most %d",
                        gguf_name(g), (unsigned long long)merges.n, MAX_MERGES);
+
     r = bpe_start_merges(&t->bpe, merges.n);
-
     for (uint64_t i = 0; r >= 0 && i < merges.n; i++) {
-        struct gguf_str text = gguf_array_str(&merges, i), left, right;
-        const char *space = text.n > 1 ? memchr(text.s + 1, ' ', text.n - 1) : NULL;
-        bool left_pure, right_pure;
-        size_t n_left;
-
-        if (!space || space == text.s + text.n - 1)
-            return err_set(
-                e, ERR_DAMAGED,
-                "%s: tokenizer.ggml.merges: merge %llu is not two texts with a space between",
-                gguf_name(g), (unsigned long long)i);
-        left = (struct gguf_str){text.s, (size_t)(space - text.s)};
-        right = (struct gguf_str){space + 1, text.n - left.n - 1};
-
-        buf_clear(&raw);
-        r = unmap(left, &raw, &left_pure);
+        r = read_merge(g, &merges, i, &raw, &batch[n], e);
         if (r < 0)
-            break;
-        n_left = raw.len;
-        r = unmap(right, &raw, &right_pure);
-        /* Text never holds a character outside the byte alphabet, so such a merge never applies. */
-        if (r >= 0 && left_pure && right_pure)
-            r = bpe_add_merge(&t->bpe, raw.data, n_left, raw.data + n_left, raw.len - n_left,
-                              (uint32_t)i);
+            return r;
+        n += r > 0;
+        if (n == BPE_BATCH || i == merges.n - 1) {
+            r = bpe_add_merges(&t->bpe, raw.data, batch, n);
+            buf_clear(&raw);
+            n = 0;
+        }
     }
     if (r < 0)
         return err_set(e, r, "%s: tokenizer.ggml.merges: %s", gguf_name(g), err_str(r));

@@ -50,10 +50,13 @@ static void random_bpe_init(struct random_bpe *r, unsigned int seed)
         if (i < 4 || i % 4)
             ck_assert_int_eq(bpe_add_token(&r->bpe, all[i], strlen(all[i]), true), 0);
     ck_assert_int_eq(bpe_start_merges(&r->bpe, N_RANDOM), 0);
-    for (int i = 0; i < N_RANDOM; i++)
-        ck_assert_int_eq(bpe_add_merge(&r->bpe, r->left[i], strlen(r->left[i]), r->right[i],
-                                       strlen(r->right[i]), (uint32_t)i),
-                         0);
+    for (uint32_t i = 0; i < N_RANDOM; i++) {
+        struct bpe_pair p = {.n_left = strlen(r->left[i]), .rank = i};
+        char text[32];
+
+        p.n = (size_t)snprintf(text, sizeof(text), "%s%s", r->left[i], r->right[i]);
+        ck_assert_int_eq(bpe_add_merges(&r->bpe, text, &p, 1), 0);
+    }
 }
 
 /* The definition: texts, and again and again the leftmost pair of the lowest rank. */
