@@ -7,7 +7,8 @@
  * Philox4x32-10 (Salmon et al. 2011) with the seed as key and (position, stream) as counter.
  *
  * Order: logit bias, penalties, top-k, top-p, min-p, temperature, draw (that of llama.cpp: the
- * truncations see the distribution before temperature).  Temperature <= 0 is greedy: the largest
+ * truncations see the distribution before temperature).  The position is n_history, and the draw
+ * walks the tokens that are left by ascending id.  Temperature <= 0 is greedy: the largest
  * logit, the lowest id among equals, after bias and penalties, without randomness.
  */
 #ifndef ENGINE_SAMPLER_H

@@ -85,7 +85,7 @@ static inline v4i keys_of(v4f x)
     /* Adding zero makes -0 equal to 0. */
     v4i b = (v4i)(x + 0.0f);
 
-    return b ^ ((b >> 31) & 0x7FFFFFFF);
+    return b ^ ((b < 0) & 0x7FFFFFFF);
 }
 
 static inline int32_t key_of(float x)
