@@ -92,9 +92,7 @@ struct cand sampler_nucleus_list(struct cand *list, uint32_t n, float max, float
 }
 
 /* A histogram of weight by distance from the best logit: 1024 bins, 32 to the nat. */
-enum {
-    N_BINS = 1024
-};
+enum { N_BINS = 1024 };
 
 static inline uint32_t bin_of(float x, float max)
 {
