@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the matrix products of the kernels are, beside the ceilings of the same run.  For work on the
- * kernels: `make bench` measures the engine.
+ * How fast the matrix products of the kernels are, beside the ceilings of the same run.  For work
+ * on the kernels: `make bench` measures the engine.
  *
  *     bench_kernels [VERSION [THREADS [SECONDS-PER-FIGURE [PART-OF-A-LABEL]]]]
  *
@@ -36,7 +36,8 @@ static void *room(size_t n)
     return p;
 }
 
-/* With one thread its own time, so that others on the processor matter less; with more, that of the clock. */
+/* With one thread its own time, so that others on the processor matter less; with more, that of the
+ * clock. */
 static uint64_t time_ns(void)
 {
     struct timespec ts;
@@ -101,7 +102,8 @@ static void product(uint32_t type, uint32_t n_rows, uint32_t n_k, uint32_t n_x, 
     float *x, *y, *xd;
     int8_t *xq;
 
-    (void)snprintf(label, sizeof(label), "%s %ux%u %u", type == TENSOR_Q8_0 ? "Q8_0" : "F16", n_rows, n_k, n_x);
+    (void)snprintf(label, sizeof(label), "%s %ux%u %u", type == TENSOR_Q8_0 ? "Q8_0" : "F16",
+                   n_rows, n_k, n_x);
     if (part && !strstr(label, part))
         return;
     w = room(row * n_rows);
@@ -115,12 +117,24 @@ static void product(uint32_t type, uint32_t n_rows, uint32_t n_k, uint32_t n_x, 
         k->quantize_q8(x + (size_t)t * n_k, n_k, xq + (size_t)t * n_k, xd + (size_t)t * (n_k / 32));
     for (size_t i = 0; i + 2 <= row * n_rows; i += 2) {
         bool scale = type != TENSOR_Q8_0 || i % 34 == 0;
-        uint16_t h = scale ? float_to_half((float)(rand() % 2000 - 1000) * 0.001f) : (uint16_t)rand();
+        uint16_t h =
+            scale ? float_to_half((float)(rand() % 2000 - 1000) * 0.001f) : (uint16_t)rand();
 
         memcpy(w + i, &h, 2);
     }
-    j.m = (struct matmul){.w = w, .type = type, .k = n_k, .row_bytes = row, .x = x, .x_ld = n_k, .xq = xq, .xq_ld = n_k,
-                          .xd = xd, .xd_ld = n_k / 32, .n_x = n_x, .y = y, .y_ld = n_rows};
+    j.m = (struct matmul){.w = w,
+                          .type = type,
+                          .k = n_k,
+                          .row_bytes = row,
+                          .x = x,
+                          .x_ld = n_k,
+                          .xq = xq,
+                          .xq_ld = n_k,
+                          .xd = xd,
+                          .xd_ld = n_k / 32,
+                          .n_x = n_x,
+                          .y = y,
+                          .y_ld = n_rows};
     j.n_rows = n_rows;
     for (uint32_t i = 0; i < pool_size(pool); i++)
         j.scratch[i] = room(k->matmul_scratch(n_k));
@@ -140,9 +154,9 @@ static void product(uint32_t type, uint32_t n_rows, uint32_t n_k, uint32_t n_x, 
 
 int main(int argc, char **argv)
 {
-    static const uint32_t shapes[][2] = {{256, 256}, {96, 256},   {256, 96},    {576, 576},
+    static const uint32_t shapes[][2] = {{256, 256},  {96, 256},   {256, 96},   {576, 576},
                                          {1536, 576}, {576, 1536}, {49152, 576}};
-    static const uint32_t n_x[] = {1, 4, 64, 512};
+    static const uint32_t n_x[] = {1, 2, 4, 8, 12, 64, 512};
     uint32_t n_threads = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1;
     const char *part = argc > 4 ? argv[4] : NULL;
     struct ceilings top;
@@ -150,22 +164,26 @@ int main(int argc, char **argv)
 
     k = kernels_get(argc > 1 ? argv[1] : NULL);
     if (!k || n_threads < 1 || n_threads > MAX_THREADS || pool_new(n_threads, &pool) < 0) {
-        (void)fprintf(stderr, "usage: bench_kernels [c|avx2|avx512 [threads up to %d [seconds [part of a label]]]]\n",
-                      MAX_THREADS);
+        (void)fprintf(
+            stderr,
+            "usage: bench_kernels [c|avx2|avx512 [threads up to %d [seconds [part of a label]]]]\n",
+            MAX_THREADS);
         return EXIT_FAILURE;
     }
     if (argc > 3)
         figure_s = strtod(argv[3], NULL);
     ceilings_measure(pool, k->name, &top);
     reading = ceiling_reading(pool, READ_BYTES);
-    printf("%s, %u threads: FMA %.1f GFLOP/s, %s %.1f GOP/s, reading %.2f GB/s\n", k->name, n_threads,
-           top.flops * 1e-9, top.q8_name, top.q8_ops * 1e-9, reading * 1e-9);
+    printf("%s, %u threads: FMA %.1f GFLOP/s, %s %.1f GOP/s, reading %.2f GB/s\n", k->name,
+           n_threads, top.flops * 1e-9, top.q8_name, top.q8_ops * 1e-9, reading * 1e-9);
     for (size_t s = 0; s < 2 * sizeof(shapes) / sizeof(shapes[0]); s++) {
         const uint32_t *shape = shapes[s / 2];
 
         /* The output head is never multiplied by many rows. */
-        for (size_t i = 0; i < sizeof(n_x) / sizeof(n_x[0]) && (shape[0] < 4096 || n_x[i] < 64); i++)
-            product(s % 2 ? TENSOR_Q8_0 : TENSOR_F16, shape[0], shape[1], n_x[i], part, &top, reading);
+        for (size_t i = 0; i < sizeof(n_x) / sizeof(n_x[0]) && (shape[0] < 4096 || n_x[i] < 64);
+             i++)
+            product(s % 2 ? TENSOR_Q8_0 : TENSOR_F16, shape[0], shape[1], n_x[i], part, &top,
+                    reading);
     }
     pool_free(pool);
     return EXIT_SUCCESS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The vector kernels against the plain C ones: equal bits for every function, over sizes with tails and
- * inputs with everything in them.  What the values should be is in check_kernels_math.c.
+ * The vector kernels against the plain C ones: equal bits for every function, over sizes with tails
+ * and inputs with everything in them.  What the values should be is in check_kernels_math.c.
  */
 #include <check.h>
 #include <stdio.h>
@@ -52,7 +52,8 @@ static void shuffled(struct rng *r, uint32_t *p, uint32_t n)
     }
 }
 
-static void run_matmul(const struct kernels *k, struct matmul *m, uint32_t r0, uint32_t r1, float *y)
+static void run_matmul(const struct kernels *k, struct matmul *m, uint32_t r0, uint32_t r1,
+                       float *y)
 {
     m->y = y;
     k->matmul(m, r0, r1, guarded((k->matmul_scratch(m->k) + 63) & ~(size_t)63));
@@ -60,15 +61,22 @@ static void run_matmul(const struct kernels *k, struct matmul *m, uint32_t r0, u
 
 static void check_matmul(struct rng *r, enum kinds kind, uint32_t type)
 {
-    uint32_t k = type == TENSOR_Q8_0 ? 32 * rng_range(r, 1, 40) : rng_range(r, 1, rng_below(r, 4) ? 200 : 1500);
+    uint32_t k = type == TENSOR_Q8_0 ? 32 * rng_range(r, 1, 40)
+                                     : rng_range(r, 1, rng_below(r, 4) ? 200 : 1500);
     uint32_t n_rows = rng_range(r, 1, 150), n_x = rng_range(r, 1, rng_below(r, 3) ? 9 : 40);
-    uint32_t r0 = rng_below(r, n_rows), r1 = rng_range(r, r0 + 1, n_rows), n_in = rng_range(r, 1, 40);
+    uint32_t r0 = rng_below(r, n_rows), r1 = rng_range(r, r0 + 1, n_rows),
+             n_in = rng_range(r, 1, 40);
     uint32_t in[40], out[40];
     size_t y_ld = n_rows + rng_below(r, 5), x_ld = k + rng_below(r, 3);
     uint8_t *w = guarded(weight_row_bytes(type, k) * n_rows);
     float *x = random_floats(r, kind, x_ld * (n_in > n_x ? n_in : n_x));
     float *y0 = random_floats(r, KIND_WILD, y_ld * n_x), *y1 = copy_of(y0, y_ld * n_x);
-    struct matmul m = {.w = w, .type = type, .k = k, .row_bytes = weight_row_bytes(type, k), .n_x = n_x, .y_ld = y_ld};
+    struct matmul m = {.w = w,
+                       .type = type,
+                       .k = k,
+                       .row_bytes = weight_row_bytes(type, k),
+                       .n_x = n_x,
+                       .y_ld = y_ld};
 
     fill_weights(r, kind, type, k, n_rows, w);
     for (uint32_t t = 0; t < n_x; t++)
@@ -101,43 +109,16 @@ static void check_matmul(struct rng *r, enum kinds kind, uint32_t type)
     }
 }
 
-START_TEST(products_with_f32_weights_have_equal_bits)
+START_TEST(products_have_equal_bits_for_every_type_of_weights)
 {
+    static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0};
     struct rng r;
 
     rng_init(&r, (uint64_t)_i);
-    check_matmul(&r, KIND, TENSOR_F32);
-    guarded_free_all();
-}
-END_TEST
-
-START_TEST(products_with_f16_weights_have_equal_bits)
-{
-    struct rng r;
-
-    rng_init(&r, (uint64_t)_i);
-    check_matmul(&r, KIND, TENSOR_F16);
-    guarded_free_all();
-}
-END_TEST
-
-START_TEST(products_with_bf16_weights_have_equal_bits)
-{
-    struct rng r;
-
-    rng_init(&r, (uint64_t)_i);
-    check_matmul(&r, KIND, TENSOR_BF16);
-    guarded_free_all();
-}
-END_TEST
-
-START_TEST(products_with_q8_0_weights_have_equal_bits)
-{
-    struct rng r;
-
-    rng_init(&r, (uint64_t)_i);
-    check_matmul(&r, KIND, TENSOR_Q8_0);
-    guarded_free_all();
+    for (size_t t = 0; t < 4; t++) {
+        check_matmul(&r, KIND, types[t]);
+        guarded_free_all();
+    }
 }
 END_TEST
 
@@ -152,12 +133,15 @@ START_TEST(quantised_activations_have_equal_bytes)
     k = 32 * rng_range(&r, 1, 20);
     x = random_floats(&r, KIND, k);
     for (uint32_t b = 0; b < k / 32; b++) {
-        /* Blocks of one magnitude, so that each extreme is some block's scale; halves test the rounding. */
-        static const float sizes[] = {1.0f, 0x1p-140f, 0x1p-119f, 0x1p-120f, 0x1p120f, 0.0f, 127.0f};
+        /* Blocks of one magnitude, so that each extreme is some block's scale; halves test the
+         * rounding. */
+        static const float sizes[] = {1.0f,     0x1p-140f, 0x1p-119f, 0x1p-120f,
+                                      0x1p120f, 0.0f,      127.0f};
         float size = sizes[rng_below(&r, 7)];
 
         for (uint32_t i = 0; i < 32 && rng_below(&r, 4) != 0; i++)
-            x[32 * b + i] = size == 127.0f ? (i ? (float)rng_below(&r, 254) - 126.5f : 127.0f) : size * rng_normal(&r);
+            x[32 * b + i] = size == 127.0f ? (i ? (float)rng_below(&r, 254) - 126.5f : 127.0f)
+                                           : size * rng_normal(&r);
     }
     q0 = guarded(k);
     d0 = guarded_floats(k / 32);
@@ -261,19 +245,40 @@ START_TEST(keys_and_values_are_stored_with_equal_bytes)
 END_TEST
 
 /* Calls the i-th of the functions that work on rows. */
-static void row_function(const struct kernels *k, uint32_t i, float *y, const float *x, const float *w, uint32_t n)
+static void row_function(const struct kernels *k, uint32_t i, float *y, const float *x,
+                         const float *w, uint32_t n)
 {
     switch (i) {
-    case 0: k->rmsnorm(x, w, 1e-6f, n, y); break;
-    case 1: k->rmsnorm(y, w, 1e-5f, n, y); break;
-    case 2: k->add(y, x, n); break;
-    case 3: k->axpy(y, w[0], x, n); break;
-    case 4: k->scale(y, w[0], n); break;
-    case 5: k->silu_mul(x, w, n, y); break;
-    case 6: k->sigmoid_mul(y, x, n); break;
-    case 7: k->softmax(y, n); break;
-    case 8: k->rope(y, n & ~1U, true, x); break;
-    default: k->rope(y, n & ~1U, false, x); break;
+    case 0:
+        k->rmsnorm(x, w, 1e-6f, n, y);
+        break;
+    case 1:
+        k->rmsnorm(y, w, 1e-5f, n, y);
+        break;
+    case 2:
+        k->add(y, x, n);
+        break;
+    case 3:
+        k->axpy(y, w[0], x, n);
+        break;
+    case 4:
+        k->scale(y, w[0], n);
+        break;
+    case 5:
+        k->silu_mul(x, w, n, y);
+        break;
+    case 6:
+        k->sigmoid_mul(y, x, n);
+        break;
+    case 7:
+        k->softmax(y, n);
+        break;
+    case 8:
+        k->rope(y, n & ~1U, true, x);
+        break;
+    default:
+        k->rope(y, n & ~1U, false, x);
+        break;
     }
 }
 
@@ -284,7 +289,8 @@ START_TEST(functions_on_rows_have_equal_bits)
     rng_init(&r, (uint64_t)_i);
     for (uint32_t f = 0; f < 10; f++) {
         uint32_t n = _i < 40 ? (uint32_t)_i + 1 : rng_range(&r, 1, 700);
-        float *x = random_floats(&r, KIND, n), *w = random_floats(&r, KIND, n), *y = random_floats(&r, KIND, n);
+        float *x = random_floats(&r, KIND, n), *w = random_floats(&r, KIND, n),
+              *y = random_floats(&r, KIND, n);
         float *y0 = copy_of(y, n);
 
         row_function(c, f, y0, x, w, n);
@@ -369,7 +375,8 @@ START_TEST(convolutions_have_equal_bits)
     y0 = copy_of(y, (size_t)n_rows * n_ch);
     c->conv_silu(m, n_ch, n_rows, w, taps, hist0, n_ch, c0, c1, y0, n_ch);
     for (uint32_t i = 0; i < n_v; i++) {
-        float *hist1 = copy_of(hist, (size_t)(taps - 1) * n_ch), *y1 = copy_of(y, (size_t)n_rows * n_ch);
+        float *hist1 = copy_of(hist, (size_t)(taps - 1) * n_ch),
+              *y1 = copy_of(y, (size_t)n_rows * n_ch);
 
         v[i]->conv_silu(m, n_ch, n_rows, w, taps, hist1, n_ch, c0, c1, y1, n_ch);
         SAME(v[i], hist0, hist1, (size_t)(taps - 1) * n_ch);
@@ -397,9 +404,24 @@ START_TEST(delta_rules_have_equal_bits)
     s = random_floats(&r, KIND, (size_t)dim * dim);
     s0 = copy_of(s, (size_t)dim * dim);
     o0 = guarded_floats((size_t)n_rows * dim);
-    d = (struct delta){.dim = dim, .n_rows = n_rows, .state = s0, .q = qkv, .k = qkv + dim, .v = qkv + 2 * dim,
-                       .z = z, .ld_qkv = 3 * (size_t)dim, .ld_z = dim, .a = ab, .b = ab + 1, .ld_ab = 2,
-                       .a_coef = -0.3f, .dt = 0.1f, .norm = norm, .eps = 1e-6f, .o = o0, .ld_o = dim};
+    d = (struct delta){.dim = dim,
+                       .n_rows = n_rows,
+                       .state = s0,
+                       .q = qkv,
+                       .k = qkv + dim,
+                       .v = qkv + 2 * dim,
+                       .z = z,
+                       .ld_qkv = 3 * (size_t)dim,
+                       .ld_z = dim,
+                       .a = ab,
+                       .b = ab + 1,
+                       .ld_ab = 2,
+                       .a_coef = -0.3f,
+                       .dt = 0.1f,
+                       .norm = norm,
+                       .eps = 1e-6f,
+                       .o = o0,
+                       .ld_o = dim};
     c->delta_rows(&d);
     for (uint32_t i = 0; i < n_v; i++) {
         d.state = copy_of(s, (size_t)dim * dim);
@@ -427,7 +449,8 @@ static void attn_case_init(struct attn_case *ac, struct rng *r, enum kinds kind)
     uint32_t n_pages;
     size_t elem, kv;
 
-    *a = (struct attention){.kv_type = (enum kv_type)rng_below(r, KV_N), .head_dim = dims[rng_below(r, 8)]};
+    *a = (struct attention){.kv_type = (enum kv_type)rng_below(r, KV_N),
+                            .head_dim = dims[rng_below(r, 8)]};
     a->n_group = rng_range(r, 1, rng_below(r, 4) ? 4 : 9);
     a->pos0 = lengths[rng_below(r, 12)] - 1;
     a->n_rows = rng_range(r, 1, rng_below(r, 2) ? 4 : 40);
@@ -513,7 +536,8 @@ START_TEST(splits_of_attention_have_equal_bits_and_fold_to_the_whole)
             k->attention_split(&ac.a, row, s, part1 + s * stride, attn_scratch(k, &ac.a, 1));
         SAME(k, part0, part1, n_part);
         for (uint32_t g = 0; g < ac.a.n_group; g++) {
-            k->attention_fold(part1 + g * ATTN_PARTIAL_FLOATS(ac.a.head_dim), stride, n_splits, ac.a.head_dim, out);
+            k->attention_fold(part1 + g * ATTN_PARTIAL_FLOATS(ac.a.head_dim), stride, n_splits,
+                              ac.a.head_dim, out);
             SAME(k, whole + row * ac.a.out_ld + (size_t)g * ac.a.head_dim, out, ac.a.head_dim);
         }
     }
@@ -531,10 +555,7 @@ int main(void)
 
     c = kernels_get("c");
     n_v = vector_versions(v);
-    tcase_add_loop_test(t, products_with_f32_weights_have_equal_bits, 0, n);
-    tcase_add_loop_test(t, products_with_f16_weights_have_equal_bits, 0, n);
-    tcase_add_loop_test(t, products_with_bf16_weights_have_equal_bits, 0, n);
-    tcase_add_loop_test(t, products_with_q8_0_weights_have_equal_bits, 0, n);
+    tcase_add_loop_test(t, products_have_equal_bits_for_every_type_of_weights, 0, n);
     tcase_add_loop_test(t, quantised_activations_have_equal_bytes, 0, n);
     tcase_add_loop_test(t, weights_become_equal_floats, 0, n);
     tcase_add_loop_test(t, every_half_becomes_the_same_float, 0, 256);

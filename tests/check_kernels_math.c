@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernels compute, against double precision; and what must not change it: how many rows are
- * multiplied at once, where the work is cut.  Runs on the plain version and on every vector version that the
- * processor has, though equal bits (check_kernels.c) would let one do.
+ * What the kernels compute, against double precision; and what must not change it: how many rows
+ * are multiplied at once, where the work is cut.  Runs on the plain version and on every vector
+ * version that the processor has, though equal bits (check_kernels.c) would let one do.
  */
 #include <check.h>
 #include <float.h>
@@ -118,7 +118,8 @@ START_TEST(halves_round_to_nearest_even)
 {
     for (uint32_t h = 0; h < 0x7c00; h++) {
         float here = half_to_float((uint16_t)h);
-        double up = h == 0x7bff ? 65536.0 : (double)half_to_float((uint16_t)(h + 1)), middle = ((double)here + up) / 2;
+        double up = h == 0x7bff ? 65536.0 : (double)half_to_float((uint16_t)(h + 1)),
+               middle = ((double)here + up) / 2;
         uint16_t even = (uint16_t)(h % 2 ? h + 1 : h);
 
         ck_assert_uint_eq(float_to_half(here), h);
@@ -135,10 +136,12 @@ START_TEST(halves_round_to_nearest_even)
 }
 END_TEST
 
-/* Products of every type with n_x rows against double, and one row at a time, and cut into two ranges. */
+/* Products of every type with n_x rows against double, and one row at a time, and cut into two
+ * ranges. */
 static void check_products(const struct kernels *k, struct rng *r, uint32_t type)
 {
-    uint32_t n_k = 32 * rng_range(r, 1, 60), n_rows = rng_range(r, 2, 70), n_x = rng_range(r, 1, 30);
+    uint32_t n_k = 32 * rng_range(r, 1, 60), n_rows = rng_range(r, 2, 70),
+             n_x = rng_range(r, 1, 30);
     uint32_t cut = rng_range(r, 1, n_rows - 1);
     uint8_t *w = guarded(weight_row_bytes(type, n_k) * n_rows);
     float *x = normal_floats(r, (size_t)n_x * n_k), *wf = guarded_floats(n_k);
@@ -147,8 +150,19 @@ static void check_products(const struct kernels *k, struct rng *r, uint32_t type
     float *y = guarded_floats((size_t)n_x * n_rows), *y2 = guarded_floats((size_t)n_x * n_rows);
     double *exact = calloc((size_t)n_x * n_rows, sizeof(double));
     void *scratch = scratch_of(k->matmul_scratch(n_k));
-    struct matmul m = {.w = w, .type = type, .k = n_k, .row_bytes = weight_row_bytes(type, n_k), .x = x, .x_ld = n_k,
-                       .xq = xq, .xq_ld = n_k, .xd = xd, .xd_ld = n_k / 32, .n_x = n_x, .y = y, .y_ld = n_rows};
+    struct matmul m = {.w = w,
+                       .type = type,
+                       .k = n_k,
+                       .row_bytes = weight_row_bytes(type, n_k),
+                       .x = x,
+                       .x_ld = n_k,
+                       .xq = xq,
+                       .xq_ld = n_k,
+                       .xd = xd,
+                       .xd_ld = n_k / 32,
+                       .n_x = n_x,
+                       .y = y,
+                       .y_ld = n_rows};
 
     ck_assert_ptr_nonnull(exact);
     fill_weights(r, KIND_NORMAL, type, n_k, n_rows, w);
@@ -161,7 +175,8 @@ static void check_products(const struct kernels *k, struct rng *r, uint32_t type
                 exact[t * n_rows + row] += (double)wf[i] * (double)x[(size_t)t * n_k + i];
     }
     k->matmul(&m, 0, n_rows, scratch);
-    ck_assert_double_lt(relative_rms(y, exact, (size_t)n_x * n_rows), type == TENSOR_Q8_0 ? 1.5e-2 : 1e-5);
+    ck_assert_double_lt(relative_rms(y, exact, (size_t)n_x * n_rows),
+                        type == TENSOR_Q8_0 ? 1.5e-2 : 1e-5);
 
     m.y = y2;
     k->matmul(&m, cut, n_rows, scratch);
@@ -258,8 +273,10 @@ static void exact_attention(const struct attention *a, double *out)
             double *o = out + row * a->out_ld + g * a->head_dim, sum = 0;
 
             for (uint32_t j = a->first_key; j <= a->pos0 + row; j++) {
-                const float *k = (const float *)(const void *)(a->pages[j / 64] + a->k_off) + j % 64 * a->head_dim;
-                const float *v = (const float *)(const void *)(a->pages[j / 64] + a->v_off) + j % 64 * a->head_dim;
+                const float *k = (const float *)(const void *)(a->pages[j / 64] + a->k_off) +
+                                 j % 64 * a->head_dim;
+                const float *v = (const float *)(const void *)(a->pages[j / 64] + a->v_off) +
+                                 j % 64 * a->head_dim;
                 double s = 0;
 
                 for (uint32_t d = 0; d < a->head_dim; d++)
@@ -340,13 +357,29 @@ START_TEST(the_delta_rule_is_the_same_row_by_row)
     s = normal_floats(&r, DIM * DIM);
     for (uint32_t v = 0; v < n_all; v++) {
         float *s1 = guarded_floats(DIM * DIM), *s2 = guarded_floats(DIM * DIM);
-        float *o1 = guarded_floats((size_t)n_rows * DIM), *o2 = guarded_floats((size_t)n_rows * DIM);
+        float *o1 = guarded_floats((size_t)n_rows * DIM),
+              *o2 = guarded_floats((size_t)n_rows * DIM);
 
         memcpy(s1, s, DIM * DIM * sizeof(float));
         memcpy(s2, s, DIM * DIM * sizeof(float));
-        d = (struct delta){.dim = DIM, .n_rows = n_rows, .state = s1, .q = qkv, .k = qkv + DIM, .v = qkv + 2 * DIM,
-                           .z = z, .ld_qkv = 3 * DIM, .ld_z = DIM, .a = ab, .b = ab + 1, .ld_ab = 2,
-                           .a_coef = -0.5f, .dt = 0.2f, .norm = norm, .eps = 1e-6f, .o = o1, .ld_o = DIM};
+        d = (struct delta){.dim = DIM,
+                           .n_rows = n_rows,
+                           .state = s1,
+                           .q = qkv,
+                           .k = qkv + DIM,
+                           .v = qkv + 2 * DIM,
+                           .z = z,
+                           .ld_qkv = 3 * DIM,
+                           .ld_z = DIM,
+                           .a = ab,
+                           .b = ab + 1,
+                           .ld_ab = 2,
+                           .a_coef = -0.5f,
+                           .dt = 0.2f,
+                           .norm = norm,
+                           .eps = 1e-6f,
+                           .o = o1,
+                           .ld_o = DIM};
         all[v]->delta_rows(&d);
         d.state = s2;
         for (uint32_t row = 0; row < n_rows; row += d.n_rows) {
@@ -395,16 +428,32 @@ START_TEST(the_delta_rule_follows_its_test_vectors)
             for (uint32_t tiled = 0; tiled < 2; tiled++) {
                 const json_t *want = json_object_get(j, mappings[!tiled]);
                 uint32_t kh = tiled ? h % HK : h / (HV / HK);
-                float s[DIM * DIM], q[T * DIM], k[T * DIM], val[T * DIM], z[T * DIM], o[T * DIM], a[T], b[T], norm[DIM];
+                float s[DIM * DIM], q[T * DIM], k[T * DIM], val[T * DIM], z[T * DIM], o[T * DIM],
+                    a[T], b[T], norm[DIM];
                 double s_want[DIM * DIM], o_want[T * DIM];
-                struct delta d = {.dim = DIM, .n_rows = T, .state = s, .q = q, .k = k, .v = val, .z = z, .ld_qkv = DIM,
-                                  .ld_z = DIM, .a = a, .b = b, .ld_ab = 1, .norm = norm, .eps = 1e-6f, .o = o, .ld_o = DIM};
+                struct delta d = {.dim = DIM,
+                                  .n_rows = T,
+                                  .state = s,
+                                  .q = q,
+                                  .k = k,
+                                  .v = val,
+                                  .z = z,
+                                  .ld_qkv = DIM,
+                                  .ld_z = DIM,
+                                  .a = a,
+                                  .b = b,
+                                  .ld_ab = 1,
+                                  .norm = norm,
+                                  .eps = 1e-6f,
+                                  .o = o,
+                                  .ld_o = DIM};
 
                 d.a_coef = at(json_object_get(j, "A"), h, 0, 0);
                 d.dt = at(json_object_get(j, "dt_bias"), h, 0, 0);
                 for (uint32_t i = 0; i < DIM * DIM; i++) {
                     s[i] = at(json_array_get(json_object_get(j, "S0"), h), i / DIM, i % DIM, 0);
-                    s_want[i] = at(json_array_get(json_object_get(want, "S_final"), h), i / DIM, i % DIM, 0);
+                    s_want[i] = at(json_array_get(json_object_get(want, "S_final"), h), i / DIM,
+                                   i % DIM, 0);
                 }
                 for (uint32_t t = 0; t < T; t++) {
                     double ss = 0;
@@ -422,7 +471,8 @@ START_TEST(the_delta_rule_follows_its_test_vectors)
                     }
                     /* The vectors stop before the gated norm. */
                     for (uint32_t i = 0; i < DIM; i++)
-                        o_want[t * DIM + i] *= (0.5 + i) / sqrt(ss / DIM + 1e-6) * 1.5 / (1 + exp(-1.5));
+                        o_want[t * DIM + i] *=
+                            (0.5 + i) / sqrt(ss / DIM + 1e-6) * 1.5 / (1 + exp(-1.5));
                 }
                 all[v]->delta_rows(&d);
                 ck_assert_double_lt(relative_rms(s, s_want, DIM * DIM), 2e-5);
@@ -454,7 +504,8 @@ START_TEST(the_convolution_continues_where_it_was_cut)
                 double s = 0;
 
                 for (int i = 0; i < 4; i++)
-                    s += (double)w[4 * c + i] * (double)(t + i < 3 ? h0[(t + i) * CH + c] : m[(t + i - 3) * CH + c]);
+                    s += (double)w[4 * c + i] *
+                         (double)(t + i < 3 ? h0[(t + i) * CH + c] : m[(t + i - 3) * CH + c]);
                 exact[t * CH + c] = s / (1 + exp(-s));
             }
         all[v]->conv_silu(m, CH, ROWS, w, 4, h1, CH, 0, CH, y1, CH);

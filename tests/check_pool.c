@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool of the CPU backend; also run under TSan, which sees unordered accesses that a barrier let through. */
+/* The pool of the CPU backend; also run under TSan, which sees unordered accesses that a barrier
+ * let through. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>

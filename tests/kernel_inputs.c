@@ -123,7 +123,9 @@ void guarded_free_all(void)
 
 uint64_t weight_row_bytes(uint32_t type, uint32_t k)
 {
-    return type == TENSOR_F32 ? (uint64_t)k * 4 : type == TENSOR_Q8_0 ? (uint64_t)k / 32 * 34 : (uint64_t)k * 2;
+    return type == TENSOR_F32    ? (uint64_t)k * 4
+           : type == TENSOR_Q8_0 ? (uint64_t)k / 32 * 34
+                                 : (uint64_t)k * 2;
 }
 
 static void put_u16(uint8_t *p, uint16_t u)
@@ -144,7 +146,8 @@ static void fill_q8_row(struct rng *r, enum kinds kind, uint32_t k, uint8_t *w)
     }
 }
 
-void fill_weights(struct rng *r, enum kinds kind, uint32_t type, uint32_t k, uint32_t n_rows, uint8_t *w)
+void fill_weights(struct rng *r, enum kinds kind, uint32_t type, uint32_t k, uint32_t n_rows,
+                  uint8_t *w)
 {
     for (uint32_t row = 0; row < n_rows; row++, w += weight_row_bytes(type, k)) {
         if (type == TENSOR_Q8_0) {
@@ -160,7 +163,8 @@ void fill_weights(struct rng *r, enum kinds kind, uint32_t type, uint32_t k, uin
             else if (type == TENSOR_BF16)
                 put_u16(w + 2 * i, float_to_bf16(f));
             else
-                put_u16(w + 2 * i, float_to_half(kind != KIND_BROKEN && fabsf(f) > 60000.0f ? 1.0f : f));
+                put_u16(w + 2 * i,
+                        float_to_half(kind != KIND_BROKEN && fabsf(f) > 60000.0f ? 1.0f : f));
         }
     }
 }
@@ -172,7 +176,8 @@ const char *differ(const float *a, const float *b, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (memcmp(&a[i], &b[i], sizeof(a[i])) == 0 || (isnan(a[i]) && isnan(b[i])))
             continue;
-        (void)snprintf(text, sizeof(text), "element %zu: %a against %a", i, (double)a[i], (double)b[i]);
+        (void)snprintf(text, sizeof(text), "element %zu: %a against %a", i, (double)a[i],
+                       (double)b[i]);
         return text;
     }
     return NULL;

@@ -20,26 +20,29 @@ struct rng {
 };
 void rng_init(struct rng *r, uint64_t seed);
 uint64_t rng_next(struct rng *r);
-uint32_t rng_below(struct rng *r, uint32_t n); /* [0, n) */
+uint32_t rng_below(struct rng *r, uint32_t n);               /* [0, n) */
 uint32_t rng_range(struct rng *r, uint32_t lo, uint32_t hi); /* [lo, hi] */
-float rng_normal(struct rng *r); /* roughly N(0, 1) */
+float rng_normal(struct rng *r);                             /* roughly N(0, 1) */
 
 enum kinds {
-    KIND_NORMAL,  /* ordinary activations */
-    KIND_WILD,    /* zeros of both signs, subnormals, tiny and huge values among them */
-    KIND_BROKEN,  /* the same with infinities and NaN */
+    KIND_NORMAL, /* ordinary activations */
+    KIND_WILD,   /* zeros of both signs, subnormals, tiny and huge values among them */
+    KIND_BROKEN, /* the same with infinities and NaN */
     KIND_N,
 };
 void fill(struct rng *r, enum kinds kind, float *x, size_t n);
 
-/* n bytes ending at a guard page; 64-byte aligned when n is a multiple of 64.  Freed by guarded_free_all. */
+/* n bytes ending at a guard page; 64-byte aligned when n is a multiple of 64.  Freed by
+ * guarded_free_all. */
 void *guarded(size_t n);
 float *guarded_floats(size_t n);
 void guarded_free_all(void);
 
-/* Rows of k weights of any type (enum tensor_type), with the type's own extremes (-128, subnormal scales). */
+/* Rows of k weights of any type (enum tensor_type), with the type's own extremes (-128, subnormal
+ * scales). */
 uint64_t weight_row_bytes(uint32_t type, uint32_t k);
-void fill_weights(struct rng *r, enum kinds kind, uint32_t type, uint32_t k, uint32_t n_rows, uint8_t *w);
+void fill_weights(struct rng *r, enum kinds kind, uint32_t type, uint32_t k, uint32_t n_rows,
+                  uint8_t *w);
 
 /* Equal bits, all NaN being one.  On a difference says where, into a static text; else NULL. */
 const char *differ(const float *a, const float *b, size_t n);

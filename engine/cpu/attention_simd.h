@@ -2,9 +2,10 @@
 /*
  * Attention over pages of keys, one split of 512 keys after the other.
  *
- * The query rows of a call and the heads of the group are one list of queries, rows slow.  For every
- * page the scores are a matrix product with the keys as weights (matmul_simd.h); when all scores of the
- * split stand, they become probabilities, and the values are summed up page by page in key order.
+ * The query rows of a call and the heads of the group are one list of queries, rows slow.  For
+ * every page the scores are a matrix product with the keys as weights (matmul_simd.h); when all
+ * scores of the split stand, they become probabilities, and the values are summed up page by page
+ * in key order.
  */
 #ifndef ENGINE_CPU_ATTENTION_SIMD_H
 #define ENGINE_CPU_ATTENTION_SIMD_H
@@ -24,7 +25,8 @@ struct queries {
     uint32_t weight_type; /* of a->kv_type, in the numbers of matmul */
     size_t elem_bytes;
     float *s;    /* [n][ATTN_SPLIT_KEYS] scores, then probabilities */
-    float *page; /* keys, packed, or values as floats: packed_tile_floats(head_dim) for every 4 tokens */
+    float *page; /* keys, packed, or values as floats: packed_tile_floats(head_dim) for every 4
+                    tokens */
     float *acc;  /* [n] rows acc_ld apart: sums of one split */
     size_t acc_ld;
     float *m, *l; /* [n] of one split; l = 0 where no key is seen */
@@ -32,12 +34,14 @@ struct queries {
 
 static const float *query_at(const struct queries *u, uint32_t i)
 {
-    return u->a->q + (u->row + i / u->a->n_group) * u->a->q_ld + (size_t)(i % u->a->n_group) * u->a->head_dim;
+    return u->a->q + (u->row + i / u->a->n_group) * u->a->q_ld +
+           (size_t)(i % u->a->n_group) * u->a->head_dim;
 }
 
 static float *out_at(const struct queries *u, uint32_t i)
 {
-    return u->a->out + (u->row + i / u->a->n_group) * u->a->out_ld + (size_t)(i % u->a->n_group) * u->a->head_dim;
+    return u->a->out + (u->row + i / u->a->n_group) * u->a->out_ld +
+           (size_t)(i % u->a->n_group) * u->a->head_dim;
 }
 
 /* The first key that query i does not see. */
@@ -58,7 +62,8 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
 
 static void page_scores(const struct queries *u, uint32_t i_page, uint32_t base, uint32_t n_keys)
 {
-    struct tile_rows j = {.w = u->a->pages[i_page] + u->a->k_off, .n_r = n_keys, .k = u->a->head_dim};
+    struct tile_rows j = {
+        .w = u->a->pages[i_page] + u->a->k_off, .n_r = n_keys, .k = u->a->head_dim};
 
     j.w_ld = u->a->head_dim * u->elem_bytes;
     if (u->n > TILE_T) {
@@ -79,15 +84,18 @@ static void page_scores(const struct queries *u, uint32_t i_page, uint32_t base,
 }
 
 /* The scores [begin, end) of one query, counted from the split's first key, to probabilities. */
-static void split_softmax(float *s, uint32_t begin, uint32_t end, float scale, float *ret_m, float *ret_l)
+static void split_softmax(float *s, uint32_t begin, uint32_t end, float scale, float *ret_m,
+                          float *ret_l)
 {
     uint32_t first = begin & ~15U;
     float m;
 
-    /* Keys before `begin` in its group of 16: their probability comes out as 0, which changes no sum. */
+    /* Keys before `begin` in its group of 16: their probability comes out as 0, which changes no
+     * sum. */
     for (uint32_t j = first; j < begin; j++)
         s[j] = -INFINITY;
-    EACH_VECTOR(end - begin, vf_store(s + begin + i, vf_mul(vf_load(s + begin + i, n), vf_set1(scale)), n));
+    EACH_VECTOR(end - begin,
+                vf_store(s + begin + i, vf_mul(vf_load(s + begin + i, n), vf_set1(scale)), n));
     m = max_f32(s + begin, end - begin);
     *ret_m = m;
     *ret_l = exp_sum(s + first, end - first, m);
@@ -97,35 +105,36 @@ static void split_softmax(float *s, uint32_t begin, uint32_t end, float scale, f
  * acc += p[key] * v[key] for the keys [j0, j1) of a page, n_v vectors of the head from element d on
  * (the last with n elements), n_t queries at once.
  */
-static ALWAYS_INLINE void pv_tile(const uint32_t n_t, const uint32_t n_v, const uint32_t type, const uint8_t *v,
-                                  size_t v_ld, uint32_t j0, uint32_t j1, const float *const *p, float *const *acc,
-                                  uint32_t d, uint32_t n)
+static ALWAYS_INLINE void pv_tile(const uint32_t n_t, const uint32_t n_v, const uint32_t type,
+                                  const uint8_t *v, size_t v_ld, uint32_t j0, uint32_t j1,
+                                  const float *const *p, float *const *acc, uint32_t d, uint32_t n)
 {
     vf a[TILE_T][PV_VECTORS];
 
-    UNROLL for (uint32_t t = 0; t < n_t; t++)
-        UNROLL for (uint32_t c = 0; c < n_v; c++)
+    UNROLLED (t, n_t)
+        UNROLLED (c, n_v)
             a[t][c] = vf_load(acc[t] + d + c * VF, n);
     for (uint32_t j = j0; j < j1; j++) {
         vf w[PV_VECTORS];
 
-        UNROLL for (uint32_t c = 0; c < n_v; c++)
+        UNROLLED (c, n_v)
             w[c] = load_weights(v + j * v_ld, type, d + c * VF, n);
-        UNROLL for (uint32_t t = 0; t < n_t; t++) {
+        UNROLLED (t, n_t) {
             vf e = vf_set1(p[t][j]);
 
-            UNROLL for (uint32_t c = 0; c < n_v; c++)
+            UNROLLED (c, n_v)
                 a[t][c] = vf_fma(e, w[c], a[t][c]);
         }
     }
-    UNROLL for (uint32_t t = 0; t < n_t; t++)
-        UNROLL for (uint32_t c = 0; c < n_v; c++)
+    UNROLLED (t, n_t)
+        UNROLLED (c, n_v)
             vf_store(acc[t] + d + c * VF, a[t][c], n);
 }
 
 /* The same over the whole head. */
-static ALWAYS_INLINE void pv_head(const uint32_t n_t, const uint32_t type, const uint8_t *v, size_t v_ld,
-                                  uint32_t j0, uint32_t j1, const float *const *p, float *const *acc, uint32_t dim)
+static ALWAYS_INLINE void pv_head(const uint32_t n_t, const uint32_t type, const uint8_t *v,
+                                  size_t v_ld, uint32_t j0, uint32_t j1, const float *const *p,
+                                  float *const *acc, uint32_t dim)
 {
     uint32_t d = 0;
 
@@ -137,8 +146,8 @@ static ALWAYS_INLINE void pv_head(const uint32_t n_t, const uint32_t type, const
         pv_tile(n_t, 1, type, v, v_ld, j0, j1, p, acc, d, dim - d);
 }
 
-static void pv_one(uint32_t type, const uint8_t *v, size_t v_ld, uint32_t j0, uint32_t j1, const float *const *p,
-                   float *const *acc, uint32_t dim)
+static void pv_one(uint32_t type, const uint8_t *v, size_t v_ld, uint32_t j0, uint32_t j1,
+                   const float *const *p, float *const *acc, uint32_t dim)
 {
     if (j0 >= j1)
         return;
@@ -150,8 +159,8 @@ static void pv_one(uint32_t type, const uint8_t *v, size_t v_ld, uint32_t j0, ui
         pv_head(1, TENSOR_BF16, v, v_ld, j0, j1, p, acc, dim);
 }
 
-static void pv_full(uint32_t type, const uint8_t *v, size_t v_ld, uint32_t j0, uint32_t j1, const float *const *p,
-                    float *const *acc, uint32_t dim)
+static void pv_full(uint32_t type, const uint8_t *v, size_t v_ld, uint32_t j0, uint32_t j1,
+                    const float *const *p, float *const *acc, uint32_t dim)
 {
     if (j0 >= j1)
         return;
@@ -219,14 +228,16 @@ static void split_queries(const struct queries *u, uint32_t i_split)
         uint32_t e = min_u32(query_end(u, i), end);
 
         if (begin < e)
-            split_softmax(u->s + (size_t)i * ATTN_SPLIT_KEYS, begin - base, e - base, u->a->scale, &u->m[i], &u->l[i]);
+            split_softmax(u->s + (size_t)i * ATTN_SPLIT_KEYS, begin - base, e - base, u->a->scale,
+                          &u->m[i], &u->l[i]);
     }
     for (uint32_t p = begin / PAGE_TOKENS; p * PAGE_TOKENS < end; p++)
         page_values(u, p, base, min_u32(end - p * PAGE_TOKENS, PAGE_TOKENS));
 }
 
 /* Folds the partial (m, l, b) into the running one (*fm, *fl, acc); l = 0 stands for "no key". */
-static void simd_fold(float *fm, float *fl, float *acc, float m, float l, const float *b, uint32_t dim)
+static void simd_fold(float *fm, float *fl, float *acc, float m, float l, const float *b,
+                      uint32_t dim)
 {
     float max, e, e2;
 
@@ -258,7 +269,8 @@ static void simd_fold_end(float l, float *acc, uint32_t dim)
         EACH_VECTOR(dim, vf_store(acc + i, vf_div(vf_load(acc + i, n), vf_set1(l)), n));
 }
 
-static void simd_attention_fold(const float *partials, size_t stride, uint32_t n_splits, uint32_t head_dim, float *out)
+static void simd_attention_fold(const float *partials, size_t stride, uint32_t n_splits,
+                                uint32_t head_dim, float *out)
 {
     float m = 0, l = 0;
 
@@ -287,10 +299,13 @@ static size_t simd_attention_scratch(uint32_t head_dim, uint32_t n_group, uint32
 }
 
 /* Lays the scratch out for n queries from `row` on; returns what is left of it: 2 n floats. */
-static float *queries_init(struct queries *u, const struct attention *a, uint32_t row, uint32_t n, void *scratch)
+static float *queries_init(struct queries *u, const struct attention *a, uint32_t row, uint32_t n,
+                           void *scratch)
 {
     *u = (struct queries){.a = a, .row = row, .n = n, .s = scratch, .acc_ld = a->head_dim};
-    u->weight_type = a->kv_type == KV_F16 ? TENSOR_F16 : a->kv_type == KV_BF16 ? TENSOR_BF16 : TENSOR_F32;
+    u->weight_type = a->kv_type == KV_F16    ? TENSOR_F16
+                     : a->kv_type == KV_BF16 ? TENSOR_BF16
+                                             : TENSOR_F32;
     u->elem_bytes = a->kv_type == KV_F32 ? 4 : 2;
     u->page = u->s + (size_t)n * ATTN_SPLIT_KEYS;
     u->acc = u->page + page_floats(a->head_dim);
@@ -304,7 +319,8 @@ static void simd_attention(const struct attention *a, uint32_t r0, uint32_t r1, 
     uint32_t n_rows = rows_per_pass(a->n_group, r1 - r0);
 
     for (uint32_t r = r0; r < r1; r += n_rows) {
-        uint32_t n = min_u32(n_rows, r1 - r) * a->n_group, last = a->pos0 + min_u32(r + n_rows, r1) - 1;
+        uint32_t n = min_u32(n_rows, r1 - r) * a->n_group,
+                 last = a->pos0 + min_u32(r + n_rows, r1) - 1;
         struct queries u;
         float *fm = queries_init(&u, a, r, n, scratch), *fl = fm + n;
 
@@ -312,15 +328,16 @@ static void simd_attention(const struct attention *a, uint32_t r0, uint32_t r1, 
         for (uint32_t s = 0; s <= last / ATTN_SPLIT_KEYS; s++) {
             split_queries(&u, s);
             for (uint32_t i = 0; i < n; i++)
-                simd_fold(&fm[i], &fl[i], out_at(&u, i), u.m[i], u.l[i], u.acc + i * u.acc_ld, a->head_dim);
+                simd_fold(&fm[i], &fl[i], out_at(&u, i), u.m[i], u.l[i], u.acc + i * u.acc_ld,
+                          a->head_dim);
         }
         for (uint32_t i = 0; i < n; i++)
             simd_fold_end(fl[i], out_at(&u, i), a->head_dim);
     }
 }
 
-static void simd_attention_split(const struct attention *a, uint32_t row, uint32_t i_split, float *partials,
-                                 void *scratch)
+static void simd_attention_split(const struct attention *a, uint32_t row, uint32_t i_split,
+                                 float *partials, void *scratch)
 {
     size_t stride = ATTN_PARTIAL_FLOATS(a->head_dim);
     struct queries u;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gated delta rule.  The columns j of the state do not touch each other, so a band of columns
- * stays in the first cache while several tokens pass over it; a token's second sweep (update, output) and
- * the next one's first (decay, prediction) are one walk.
+ * stays in the first cache while several tokens pass over it; a token's second sweep (update,
+ * output) and the next one's first (decay, prediction) are one walk.
  */
 #ifndef ENGINE_CPU_DELTA_SIMD_H
 #define ENGINE_CPU_DELTA_SIMD_H
@@ -30,18 +30,19 @@ static void l2_normalise(const float *x, uint32_t n_all, float *y)
 }
 
 /* n_v vectors of columns from j on (each with n columns) through the tokens of a chunk. */
-static ALWAYS_INLINE void delta_band(const uint32_t n_v, const struct delta *d, const struct delta_chunk *c,
-                                     uint32_t row0, uint32_t j, uint32_t n)
+static ALWAYS_INLINE void delta_band(const uint32_t n_v, const struct delta *d,
+                                     const struct delta_chunk *c, uint32_t row0, uint32_t j,
+                                     uint32_t n)
 {
     float *state = d->state + j;
     vf p[DELTA_VECTORS], o[DELTA_VECTORS], e[DELTA_VECTORS], root = vf_set1(sqrtf((float)d->dim));
 
-    UNROLL for (uint32_t v = 0; v < n_v; v++)
+    UNROLLED (v, n_v)
         p[v] = vf_zero();
     for (uint32_t i = 0; i < d->dim; i++) {
         float *s = state + (size_t)i * d->dim;
 
-        UNROLL for (uint32_t v = 0; v < n_v; v++) {
+        UNROLLED (v, n_v) {
             vf x = vf_mul(vf_set1(c->alpha[0]), vf_load(s + v * VF, n));
 
             p[v] = vf_fma(vf_set1(c->k[0][i]), x, p[v]);
@@ -53,7 +54,7 @@ static ALWAYS_INLINE void delta_band(const uint32_t n_v, const struct delta *d, 
         float *out = d->o + (row0 + t) * d->ld_o + j;
         bool more = t + 1 < c->n;
 
-        UNROLL for (uint32_t v = 0; v < n_v; v++) {
+        UNROLLED (v, n_v) {
             e[v] = vf_mul(vf_set1(c->beta[t]), vf_sub(vf_load(value + v * VF, n), p[v]));
             o[v] = vf_zero();
             p[v] = vf_zero();
@@ -63,9 +64,10 @@ static ALWAYS_INLINE void delta_band(const uint32_t n_v, const struct delta *d, 
 
             for (uint32_t i = 0; i < d->dim; i++) {
                 float *s = state + (size_t)i * d->dim;
-                vf k = vf_set1(c->k[t][i]), q = vf_set1(c->q[t][i]), k_next = vf_set1(c->k[t + 1][i]);
+                vf k = vf_set1(c->k[t][i]), q = vf_set1(c->q[t][i]),
+                   k_next = vf_set1(c->k[t + 1][i]);
 
-                UNROLL for (uint32_t v = 0; v < n_v; v++) {
+                UNROLLED (v, n_v) {
                     vf x = vf_fma(k, e[v], vf_load(s + v * VF, n));
 
                     o[v] = vf_fma(q, x, o[v]);
@@ -78,7 +80,7 @@ static ALWAYS_INLINE void delta_band(const uint32_t n_v, const struct delta *d, 
             for (uint32_t i = 0; i < d->dim; i++) {
                 float *s = state + (size_t)i * d->dim;
 
-                UNROLL for (uint32_t v = 0; v < n_v; v++) {
+                UNROLLED (v, n_v) {
                     vf x = vf_fma(vf_set1(c->k[t][i]), e[v], vf_load(s + v * VF, n));
 
                     o[v] = vf_fma(vf_set1(c->q[t][i]), x, o[v]);
@@ -86,7 +88,7 @@ static ALWAYS_INLINE void delta_band(const uint32_t n_v, const struct delta *d, 
                 }
             }
         }
-        UNROLL for (uint32_t v = 0; v < n_v; v++)
+        UNROLLED (v, n_v)
             vf_store(out + v * VF, vf_div(o[v], root), n);
     }
 }
@@ -116,7 +118,8 @@ static void delta_chunk(const struct delta *d, uint32_t row0, uint32_t n_rows)
         const float *z = d->z + (row0 + t) * d->ld_z;
 
         simd_rmsnorm(o, d->norm, d->eps, d->dim, o);
-        EACH_VECTOR(d->dim, vf_store(o + i, vf_mul(vf_load(o + i, n), vf_silu(vf_load(z + i, n))), n));
+        EACH_VECTOR(d->dim,
+                    vf_store(o + i, vf_mul(vf_load(o + i, n), vf_silu(vf_load(z + i, n))), n));
     }
 }
 

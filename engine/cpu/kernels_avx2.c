@@ -6,6 +6,6 @@
 
 #include "engine/cpu/q8_avx2.h"
 
-#define SIMD_NAME "avx2"
+#define SIMD_NAME  "avx2"
 #define SIMD_TABLE kernels_avx2
 #include "engine/cpu/table_simd.h"

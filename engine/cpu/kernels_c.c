@@ -117,8 +117,9 @@ static void c_matmul(const struct matmul *m, uint32_t r0, uint32_t r1, void *scr
 }
 
 /*
- * A scale below the smallest normal number counts as 0: its reciprocal could overflow, and products with it
- * vanish anyway.  A scale that is not finite makes every product NaN (0 * inf), so the integers can be 0.
+ * A scale below the smallest normal number counts as 0: its reciprocal could overflow, and products
+ * with it vanish anyway.  A scale that is not finite makes every product NaN (0 * inf), so the
+ * integers can be 0.
  */
 static void c_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d)
 {
@@ -282,7 +283,8 @@ static void c_attention_split(const struct attention *a, uint32_t row, uint32_t 
     }
 }
 
-/* The running fold of one head: acc[dim], its maximum and its sum, which is 0 before the first key. */
+/* The running fold of one head: acc[dim], its maximum and its sum, which is 0 before the first key.
+ */
 struct folded {
     float m, l;
     float *acc;
@@ -359,8 +361,8 @@ static void c_attention(const struct attention *a, uint32_t r0, uint32_t r1, voi
 }
 
 /* The raw value of row t, which may lie in the history. */
-static float conv_raw(const float *m, size_t m_ld, const float *hist, uint32_t n_ch, uint32_t taps, int64_t t,
-                      uint32_t c)
+static float conv_raw(const float *m, size_t m_ld, const float *hist, uint32_t n_ch, uint32_t taps,
+                      int64_t t, uint32_t c)
 {
     return t < 0 ? hist[(size_t)(t + taps - 1) * n_ch + c] : m[(size_t)t * m_ld + c];
 }
@@ -375,19 +377,22 @@ static void c_conv_silu(const float *m, size_t m_ld, uint32_t n_rows, const floa
             float v = w[(size_t)c * taps] * conv_raw(m, m_ld, hist, n_ch, taps, t - n_hist, c);
 
             for (uint32_t i = 1; i < taps; i++)
-                v = fmaf(w[(size_t)c * taps + i], conv_raw(m, m_ld, hist, n_ch, taps, t - n_hist + i, c), v);
+                v = fmaf(w[(size_t)c * taps + i],
+                         conv_raw(m, m_ld, hist, n_ch, taps, t - n_hist + i, c), v);
             y[(size_t)t * y_ld + c] = vm_silu(v);
         }
         /* Upwards, so that a row is read before it is overwritten. */
         for (int64_t i = 0; i < n_hist; i++)
-            hist[(size_t)i * n_ch + c] = conv_raw(m, m_ld, hist, n_ch, taps, n_rows - n_hist + i, c);
+            hist[(size_t)i * n_ch + c] =
+                conv_raw(m, m_ld, hist, n_ch, taps, n_rows - n_hist + i, c);
     }
 }
 
 /* One row; S[i][j] is touched in the order of i for one j after the other. */
 static void delta_row(const struct delta *d, uint32_t row)
 {
-    const float *q = d->q + row * d->ld_qkv, *k = d->k + row * d->ld_qkv, *v = d->v + row * d->ld_qkv;
+    const float *q = d->q + row * d->ld_qkv, *k = d->k + row * d->ld_qkv,
+                *v = d->v + row * d->ld_qkv;
     const float *z = d->z + row * d->ld_z;
     float *o = d->o + row * d->ld_o;
     float nq = sqrtf(dot(q, q, d->dim) + 1e-6f), nk = sqrtf(dot(k, k, d->dim) + 1e-6f);

@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sixteen lanes in vectors, their tree, the vector exp.  Included after simd_avx2.h or simd_avx512.h.
+ * Sixteen lanes in vectors, their tree, the vector exp.  Included after simd_avx2.h or
+ * simd_avx512.h.
  */
 #ifndef ENGINE_CPU_LANES_SIMD_H
 #define ENGINE_CPU_LANES_SIMD_H
 
 #include "engine/cpu/vmath.h"
+
+/* Loops whose arrays are to become registers: the compiler has to unroll them early. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define UNROLLED(i, n)                 UNROLL for (uint32_t i = 0; i < (n); i++)
+#define UNROLLED_BY(i, begin, n, step) UNROLL for (uint32_t i = begin; i < (n); i += (step))
 
 /* How many of the n values left belong to vector h of their group of 16: at most VF, at least 0. */
 static ALWAYS_INLINE uint32_t lanes_in(uint32_t n, uint32_t h)
@@ -26,8 +36,10 @@ static ALWAYS_INLINE float tree8(__m256 a)
 static ALWAYS_INLINE __m128 tree8x4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     /* Halves of 128 bits: a and c side by side, b and d; l += l+4. */
-    __m256 ac = _mm256_add_ps(_mm256_permute2f128_ps(a, c, 0x20), _mm256_permute2f128_ps(a, c, 0x31));
-    __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(b, d, 0x20), _mm256_permute2f128_ps(b, d, 0x31));
+    __m256 ac =
+        _mm256_add_ps(_mm256_permute2f128_ps(a, c, 0x20), _mm256_permute2f128_ps(a, c, 0x31));
+    __m256 bd =
+        _mm256_add_ps(_mm256_permute2f128_ps(b, d, 0x20), _mm256_permute2f128_ps(b, d, 0x31));
     /* Pairs: a0 a1 b0 b1 | c0 c1 d0 d1; l += l+2. */
     __m256 p = _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44), _mm256_shuffle_ps(ac, bd, 0xee));
     __m128 lo = _mm256_castps256_ps128(p), hi = _mm256_extractf128_ps(p, 1);
@@ -63,7 +75,8 @@ static inline float dot_f32(const float *w, const float *x, uint32_t k)
         uint32_t n = lanes_in(k - i, h);
 
         if (n > 0)
-            a[h] = vf_keep(vf_fma(vf_load(w + i + h * VF, n), vf_load(x + i + h * VF, n), a[h]), a[h], n);
+            a[h] = vf_keep(vf_fma(vf_load(w + i + h * VF, n), vf_load(x + i + h * VF, n), a[h]),
+                           a[h], n);
     }
     return tree16(a);
 }

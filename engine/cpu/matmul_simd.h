@@ -3,11 +3,12 @@
  * Matrix products with float weights (F32, F16, BF16).
  *
  * The unit of work is a tile: the dot products of 4 weight rows with up to TILE_T activation rows,
- * their lanes kept in registers along k.  With AVX2 the lanes 0-7 and 8-15 take two walks along k, so
- * that 12 accumulators do for 4 x 3 products.
+ * their lanes kept in registers along k.  With AVX2 the lanes 0-7 and 8-15 take two walks along k,
+ * so that 12 accumulators do for 4 x 3 products.
  *
  * With few activation rows (decode) the weights are read where they are and converted on their way.
- * With many, a panel of rows is converted once into scratch, packed in the order in which tiles read it.
+ * With many, a panel of rows is converted once into scratch, packed in the order in which tiles
+ * read it.
  */
 #ifndef ENGINE_CPU_MATMUL_SIMD_H
 #define ENGINE_CPU_MATMUL_SIMD_H
@@ -18,9 +19,14 @@
 
 enum {
     TILE_R = 4,
-    PANEL_BYTES = 192 << 10, /* of packed weights: they stay in the second cache beside the activations */
-    PANEL_ROWS = 64,         /* more gain nothing */
-    BLOCK_K = 768,           /* of a longer row at once: a tile's activations and weights stay in the first cache */
+    PANEL_BYTES =
+        192 << 10,   /* of packed weights: they stay in the second cache beside the activations */
+    PANEL_ROWS = 64, /* more gain nothing */
+    PREFETCH_BYTES = 8 << 10,
+    FEW_X = 12, /* activation rows up to which converting weights for every tile is cheaper than
+                   packing them */
+    BLOCK_K =
+        768, /* of a longer row at once: a tile's activations and weights stay in the first cache */
 };
 
 /* Elements i.. of a row of weights. */
@@ -34,8 +40,8 @@ static ALWAYS_INLINE vf load_weights(const uint8_t *w, uint32_t type, uint32_t i
 }
 
 /*
- * The lanes of a tile.  Loops over activations inside loops over rows, so that TILE_T activation vectors
- * wait in registers and one weight vector passes: 16 registers in all with AVX2.
+ * The lanes of a tile.  Loops over activations inside loops over rows, so that TILE_T activation
+ * vectors wait in registers and one weight vector passes: 16 registers in all with AVX2.
  */
 struct lanes {
     vf of[HALVES][TILE_T][TILE_R];
@@ -43,21 +49,21 @@ struct lanes {
 
 static ALWAYS_INLINE void lanes_clear(const uint32_t n_t, vf (*a)[TILE_R])
 {
-    UNROLL for (uint32_t t = 0; t < n_t; t++)
-        UNROLL for (uint32_t r = 0; r < TILE_R; r++)
+    UNROLLED (t, n_t)
+        UNROLLED (r, TILE_R)
             a[t][r] = vf_zero();
 }
 
 /* The four sums of every activation row. */
 static ALWAYS_INLINE void lanes_sum(const uint32_t n_t, const struct lanes *a, __m128 *ret)
 {
-    UNROLL for (uint32_t t = 0; t < n_t; t++) {
+    UNROLLED (t, n_t) {
         __m256 s[TILE_R];
 
-        UNROLL for (uint32_t r = 0; r < TILE_R; r++) {
+        UNROLLED (r, TILE_R) {
             vf both[HALVES];
 
-            UNROLL for (uint32_t h = 0; h < HALVES; h++)
+            UNROLLED (h, HALVES)
                 both[h] = a->of[h][t][r];
             s[r] = fold16(both);
         }
@@ -82,19 +88,28 @@ static ALWAYS_INLINE void store_results(float *y, __m128 v, uint32_t n_r, bool a
 }
 
 /*
- * Asks for what a row some tiles further on has at this offset: rows are short, and the processor's own prefetching
- * starts anew with each of the four streams of a tile.  16 rows measured best (EPYC 7003, rows of 612 and 1152 bytes);
- * past the end of the weights it is a hint that comes to nothing.
+ * Bytes from a row to the one that is asked for while it is used: whole tiles, at least
+ * PREFETCH_BYTES.  Rows are short, and the processor's own prefetching starts anew with each of the
+ * four streams of a tile.
  */
-static ALWAYS_INLINE void prefetch_row(const uint8_t *w, size_t offset, size_t row_bytes)
+static ALWAYS_INLINE size_t prefetch_ahead(size_t row_bytes)
 {
-    _mm_prefetch((const char *)((uintptr_t)w + offset + 16 * row_bytes), _MM_HINT_T0);
+    size_t tile = TILE_R * row_bytes;
+
+    return (PREFETCH_BYTES + tile - 1) / tile * tile;
+}
+
+/* Past the end of the weights it is a hint that comes to nothing. */
+static ALWAYS_INLINE void prefetch(const uint8_t *w, size_t ahead)
+{
+    _mm_prefetch((const char *)((uintptr_t)w + ahead), _MM_HINT_T0);
 }
 
 /* Weight rows times n_t activation rows, to n_t places for results. */
 struct tile_rows {
     const uint8_t *w; /* as they are, w_ld bytes apart */
     size_t w_ld;
+    size_t ahead;        /* asked for while this is used, see prefetch_ahead; 0: nothing */
     const float *packed; /* or packed by pack_rows */
     uint32_t n_r, k;
     const float *x[TILE_T];
@@ -102,47 +117,55 @@ struct tile_rows {
     bool acc;
 };
 
-/* --- weights as they are ------------------------------------------------------------------------- */
+/* --- weights as they are -------------------------------------------------------------------------
+ */
 
-static ALWAYS_INLINE void direct_step(const uint32_t n_t, const uint32_t type, const uint8_t *const *w,
-                                      const float *const *x, uint32_t i, uint32_t n, vf (*a)[TILE_R])
+static ALWAYS_INLINE void direct_step(const uint32_t n_t, const uint32_t type,
+                                      const uint8_t *const *w, const float *const *x, uint32_t i,
+                                      uint32_t n, vf (*a)[TILE_R])
 {
     vf u[TILE_T];
 
-    UNROLL for (uint32_t t = 0; t < n_t; t++)
+    UNROLLED (t, n_t)
         u[t] = vf_load(x[t] + i, n);
-    UNROLL for (uint32_t r = 0; r < TILE_R; r++) {
+    UNROLLED (r, TILE_R) {
         vf v = load_weights(w[r], type, i, n);
 
-        UNROLL for (uint32_t t = 0; t < n_t; t++)
+        UNROLLED (t, n_t)
             a[t][r] = vf_keep(vf_fma(v, u[t], a[t][r]), a[t][r], n);
     }
 }
 
-static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type, const uint8_t *const *w,
-                                      const float *const *x, uint32_t k, __m128 *ret)
+static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type,
+                                      const uint8_t *const *w, const float *const *x, uint32_t k,
+                                      size_t ahead, __m128 *ret)
 {
+    const size_t bytes = type == TENSOR_F32 ? 4 : 2;
     struct lanes a;
     uint32_t full = k & ~15U;
-    const size_t bytes = type == TENSOR_F32 ? 4 : 2;
 
-    UNROLL for (uint32_t h = 0; h < HALVES; h++)
+    UNROLLED (h, HALVES)
         lanes_clear(n_t, a.of[h]);
     if (n_t == 1) {
         /* Registers enough for one walk, which is what streaming wants. */
         for (uint32_t i = 0; i < full; i += 16) {
-            UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-                prefetch_row(w[r], i * bytes, k * bytes);
-            UNROLL for (uint32_t h = 0; h < HALVES; h++)
+            if (i * bytes % 64 == 0)
+                UNROLLED (r, TILE_R)
+                    prefetch(w[r], ahead + i * bytes);
+            UNROLLED (h, HALVES)
                 direct_step(n_t, type, w, x, i + h * VF, VF, a.of[h]);
         }
     } else {
-        UNROLL for (uint32_t h = 0; h < HALVES; h++)
-            for (uint32_t i = h * VF; i < full; i += 16)
-                direct_step(n_t, type, w, x, i, VF, a.of[h]);
+        UNROLLED (h, HALVES)
+            for (uint32_t i = 0; i < full; i += 16) {
+                if (i * bytes % 64 == 0)
+                    UNROLLED_BY (r, h, TILE_R, HALVES)
+                        prefetch(w[r], ahead + i * bytes);
+                direct_step(n_t, type, w, x, i + h * VF, VF, a.of[h]);
+            }
     }
     if (full < k) {
-        UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+        UNROLLED (h, HALVES) {
             uint32_t n = lanes_in(k - full, h);
 
             if (n > 0)
@@ -152,7 +175,8 @@ static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type, c
     lanes_sum(n_t, &a, ret);
 }
 
-static ALWAYS_INLINE void direct_rows(const uint32_t n_t, const uint32_t type, const struct tile_rows *j)
+static ALWAYS_INLINE void direct_rows(const uint32_t n_t, const uint32_t type,
+                                      const struct tile_rows *j)
 {
     for (uint32_t r = 0; r < j->n_r; r += TILE_R) {
         uint32_t n_r = j->n_r - r < TILE_R ? j->n_r - r : TILE_R;
@@ -160,15 +184,16 @@ static ALWAYS_INLINE void direct_rows(const uint32_t n_t, const uint32_t type, c
         __m128 v[TILE_T];
 
         /* The last rows may be fewer than 4: their tile computes one of them again and drops it. */
-        UNROLL for (uint32_t i = 0; i < TILE_R; i++)
+        UNROLLED (i, TILE_R)
             w[i] = j->w + (r + (i < n_r ? i : 0)) * j->w_ld;
-        direct_tile(n_t, type, w, j->x, j->k, v);
-        UNROLL for (uint32_t t = 0; t < n_t; t++)
+        direct_tile(n_t, type, w, j->x, j->k, j->ahead, v);
+        UNROLLED (t, n_t)
             store_results(j->y[t] + r, v[t], n_r, j->acc);
     }
 }
 
-/* --- packed weights ------------------------------------------------------------------------------- */
+/* --- packed weights
+ * ------------------------------------------------------------------------------- */
 
 /* Floats of one packed tile of rows. */
 static ALWAYS_INLINE size_t packed_tile_floats(uint32_t k)
@@ -177,11 +202,11 @@ static ALWAYS_INLINE size_t packed_tile_floats(uint32_t k)
 }
 
 /*
- * Packs rows into tiles of 4: [half][group of 16][row][lane], what a short last group lacks being 0.  A last tile
- * with fewer rows repeats its first, whose results nobody reads.
+ * Packs rows into tiles of 4: [half][group of 16][row][lane], what a short last group lacks being
+ * 0.  A last tile with fewer rows repeats its first, whose results nobody reads.
  */
-static ALWAYS_INLINE void pack_rows(const uint32_t type, const uint8_t *w, size_t w_ld, uint32_t n_r, uint32_t k,
-                                    float *packed)
+static ALWAYS_INLINE void pack_rows(const uint32_t type, const uint8_t *w, size_t w_ld,
+                                    uint32_t n_r, uint32_t k, float *packed)
 {
     uint32_t n_groups = (k + 15) / 16, full = k / 16;
 
@@ -189,11 +214,12 @@ static ALWAYS_INLINE void pack_rows(const uint32_t type, const uint8_t *w, size_
         for (uint32_t i = 0; i < TILE_R; i++) {
             const uint8_t *row = w + (r + (r + i < n_r ? i : 0)) * w_ld;
 
-            UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+            UNROLLED (h, HALVES) {
                 float *to = packed + ((size_t)h * n_groups * TILE_R + i) * VF;
 
                 for (uint32_t g = 0; g < full; g++)
-                    vf_store(to + (size_t)g * TILE_R * VF, load_weights(row, type, g * 16 + h * VF, VF), VF);
+                    vf_store(to + (size_t)g * TILE_R * VF,
+                             load_weights(row, type, g * 16 + h * VF, VF), VF);
                 if (full < n_groups) {
                     uint32_t n = lanes_in(k - full * 16, h);
                     vf v = n > 0 ? load_weights(row, type, full * 16 + h * VF, n) : vf_zero();
@@ -205,7 +231,8 @@ static ALWAYS_INLINE void pack_rows(const uint32_t type, const uint8_t *w, size_
     }
 }
 
-static void pack(uint32_t type, const uint8_t *w, size_t w_ld, uint32_t n_r, uint32_t k, float *packed)
+static void pack(uint32_t type, const uint8_t *w, size_t w_ld, uint32_t n_r, uint32_t k,
+                 float *packed)
 {
     if (type == TENSOR_F16)
         pack_rows(TENSOR_F16, w, w_ld, n_r, k, packed);
@@ -215,29 +242,29 @@ static void pack(uint32_t type, const uint8_t *w, size_t w_ld, uint32_t n_r, uin
         pack_rows(TENSOR_F32, w, w_ld, n_r, k, packed);
 }
 
-static ALWAYS_INLINE void packed_step(const uint32_t n_t, const float *w, const float *const *x, uint32_t i,
-                                      uint32_t n, vf (*a)[TILE_R])
+static ALWAYS_INLINE void packed_step(const uint32_t n_t, const float *w, const float *const *x,
+                                      uint32_t i, uint32_t n, vf (*a)[TILE_R])
 {
     vf u[TILE_T];
 
-    UNROLL for (uint32_t t = 0; t < n_t; t++)
+    UNROLLED (t, n_t)
         u[t] = vf_load(x[t] + i, n);
-    UNROLL for (uint32_t r = 0; r < TILE_R; r++) {
+    UNROLLED (r, TILE_R) {
         vf v = vf_load(w + r * VF, VF);
 
-        UNROLL for (uint32_t t = 0; t < n_t; t++)
+        UNROLLED (t, n_t)
             a[t][r] = vf_keep(vf_fma(v, u[t], a[t][r]), a[t][r], n);
     }
 }
 
 /* Continues the lanes `a` over the elements [k0, k1) of rows of k. */
-static ALWAYS_INLINE void packed_walk(const uint32_t n_t, const float *w, const float *const *x, uint32_t k,
-                                      uint32_t k0, uint32_t k1, struct lanes *a)
+static ALWAYS_INLINE void packed_walk(const uint32_t n_t, const float *w, const float *const *x,
+                                      uint32_t k, uint32_t k0, uint32_t k1, struct lanes *a)
 {
     size_t half = packed_tile_floats(k) / HALVES;
     uint32_t full = k1 & ~15U;
 
-    UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+    UNROLLED (h, HALVES) {
         const float *from = w + h * half + (size_t)(k0 / 16) * TILE_R * VF;
 
         for (uint32_t i = k0 + h * VF; i < full; i += 16, from += TILE_R * VF)
@@ -258,11 +285,11 @@ static ALWAYS_INLINE void packed_rows(const uint32_t n_t, const struct tile_rows
             struct lanes a;
             __m128 v[TILE_T];
 
-            UNROLL for (uint32_t h = 0; h < HALVES; h++)
+            UNROLLED (h, HALVES)
                 lanes_clear(n_t, a.of[h]);
             packed_walk(n_t, w, j->x, j->k, 0, j->k, &a);
             lanes_sum(n_t, &a, v);
-            UNROLL for (uint32_t t = 0; t < n_t; t++)
+            UNROLLED (t, n_t)
                 store_results(j->y[t] + r, v[t], j->n_r - r < TILE_R ? j->n_r - r : TILE_R, j->acc);
         }
     } else {
@@ -278,48 +305,68 @@ static ALWAYS_INLINE void packed_rows(const uint32_t n_t, const struct tile_rows
                 struct lanes a;
                 __m128 v[TILE_T];
 
-                UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+                UNROLLED (h, HALVES) {
                     lanes_clear(n_t, a.of[h]);
                     if (k0 > 0)
-                        UNROLL for (uint32_t t = 0; t < n_t; t++)
-                            UNROLL for (uint32_t i = 0; i < TILE_R; i++)
+                        UNROLLED (t, n_t)
+                            UNROLLED (i, TILE_R)
                                 a.of[h][t][i] = keep->of[h][t][i];
                 }
                 packed_walk(n_t, w, j->x, j->k, k0, k1, &a);
                 if (k1 < j->k) {
-                    UNROLL for (uint32_t h = 0; h < HALVES; h++)
-                        UNROLL for (uint32_t t = 0; t < n_t; t++)
-                            UNROLL for (uint32_t i = 0; i < TILE_R; i++)
+                    UNROLLED (h, HALVES)
+                        UNROLLED (t, n_t)
+                            UNROLLED (i, TILE_R)
                                 keep->of[h][t][i] = a.of[h][t][i];
                     continue;
                 }
                 lanes_sum(n_t, &a, v);
-                UNROLL for (uint32_t t = 0; t < n_t; t++)
-                    store_results(j->y[t] + r, v[t], j->n_r - r < TILE_R ? j->n_r - r : TILE_R, j->acc);
+                UNROLLED (t, n_t)
+                    store_results(j->y[t] + r, v[t], j->n_r - r < TILE_R ? j->n_r - r : TILE_R,
+                                  j->acc);
             }
         }
     }
 }
 
-/* --- both ------------------------------------------------------------------------------------------ */
+/* --- both
+ * ------------------------------------------------------------------------------------------ */
 
 /* One function for every number of activation rows that a tile can have. */
 #if defined(SIMD_TILE_T_6)
 #define TILE_CASES(call)                                                                           \
     switch (n_t) {                                                                                 \
-    case 1: call(1); break;                                                                        \
-    case 2: call(2); break;                                                                        \
-    case 3: call(3); break;                                                                        \
-    case 4: call(4); break;                                                                        \
-    case 5: call(5); break;                                                                        \
-    default: call(6); break;                                                                       \
+    case 1:                                                                                        \
+        call(1);                                                                                   \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        call(2);                                                                                   \
+        break;                                                                                     \
+    case 3:                                                                                        \
+        call(3);                                                                                   \
+        break;                                                                                     \
+    case 4:                                                                                        \
+        call(4);                                                                                   \
+        break;                                                                                     \
+    case 5:                                                                                        \
+        call(5);                                                                                   \
+        break;                                                                                     \
+    default:                                                                                       \
+        call(6);                                                                                   \
+        break;                                                                                     \
     }
 #else
 #define TILE_CASES(call)                                                                           \
     switch (n_t) {                                                                                 \
-    case 1: call(1); break;                                                                        \
-    case 2: call(2); break;                                                                        \
-    default: call(3); break;                                                                       \
+    case 1:                                                                                        \
+        call(1);                                                                                   \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        call(2);                                                                                   \
+        break;                                                                                     \
+    default:                                                                                       \
+        call(3);                                                                                   \
+        break;                                                                                     \
     }
 #endif
 
@@ -385,7 +432,9 @@ static size_t float_panel_bytes(uint32_t k)
 
 static void matmul_float(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
 {
-    uint32_t n_panel = panel_rows(m->k);
+    bool few = m->n_x <= FEW_X;
+    /* Few activation rows: one tile of weights after the other, for all of them. */
+    uint32_t n_panel = m->n_x <= TILE_T ? r1 - r0 : few ? TILE_R : panel_rows(m->k);
 
     for (uint32_t r = r0; r < r1; r += n_panel) {
         struct tile_rows j = {
@@ -396,12 +445,13 @@ static void matmul_float(const struct matmul *m, uint32_t r0, uint32_t r1, void 
             .acc = m->acc,
         };
 
-        if (m->n_x > TILE_T) {
+        if (!few) {
             pack(m->type, j.w, j.w_ld, j.n_r, m->k, scratch);
             j.packed = scratch;
         }
         for (uint32_t t = 0, n_t; t < m->n_x; t += n_t) {
             n_t = next_tile(m->n_x - t);
+            j.ahead = t == 0 ? prefetch_ahead(m->row_bytes) : 0;
             for (uint32_t i = 0; i < n_t; i++) {
                 j.x[i] = m->x + (m->in ? m->in[t + i] : t + i) * m->x_ld;
                 j.y[i] = m->y + (m->out ? m->out[t + i] : t + i) * m->y_ld + r;

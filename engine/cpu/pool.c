@@ -3,8 +3,8 @@
  * Threads, barriers and sleep for the CPU backend.
  *
  * Everything that is waited for is a 32-bit word that only ever counts up: the number of runs
- * started, of runs ended, of barriers passed.  A waiter spins on its word for a short while and then
- * sleeps in a futex; whoever changes the word enters the kernel only when somebody sleeps.
+ * started, of runs ended, of barriers passed.  A waiter spins on its word for a short while and
+ * then sleeps in a futex; whoever changes the word enters the kernel only when somebody sleeps.
  */
 #include "engine/cpu/pool.h"
 
@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 /*
- * How long to spin before sleeping.  Waking a sleeper costs the two threads 5 to 50 us on a virtual machine; the
- * pieces between two barriers of a decode step last some tens of us.
+ * How long to spin before sleeping.  Waking a sleeper costs the two threads 5 to 50 us on a virtual
+ * machine; the pieces between two barriers of a decode step last some tens of us.
  */
 #define SPIN_NS 40000
 
@@ -31,9 +31,9 @@ struct word {
 };
 
 struct pool {
-    struct word started; /* runs started; the workers wait for the next */
-    struct word ended;   /* runs that all members have left; member 0 waits for it */
-    struct word passed;  /* barriers that all members have reached */
+    struct word started;                /* runs started; the workers wait for the next */
+    struct word ended;                  /* runs that all members have left; member 0 waits for it */
+    struct word passed;                 /* barriers that all members have reached */
     _Alignas(64) atomic_uint n_arrived; /* at the current barrier */
     _Alignas(64) atomic_uint n_left;    /* members that returned from the current run */
 
@@ -86,8 +86,8 @@ static void word_wait(struct word *w, uint32_t old, bool spin)
     }
     while (atomic_load_explicit(&w->value, memory_order_acquire) == old) {
         /*
-         * Announce, then let the kernel compare again: either the changer sees the sleeper or the futex
-         * sees the change.  Spurious returns only go round the loop.
+         * Announce, then let the kernel compare again: either the changer sees the sleeper or the
+         * futex sees the change.  Spurious returns only go round the loop.
          */
         atomic_fetch_add(&w->n_sleepers, 1);
         (void)syscall(SYS_futex, &w->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
@@ -216,7 +216,8 @@ void pool_barrier(struct pool *p)
         word_wait(&p->passed, passed, p->spin);
 }
 
-int pool_take(struct pool_counter *c, uint32_t n, uint32_t grain, uint32_t *ret_begin, uint32_t *ret_end)
+int pool_take(struct pool_counter *c, uint32_t n, uint32_t grain, uint32_t *ret_begin,
+              uint32_t *ret_end)
 {
     uint32_t begin;
 

@@ -13,9 +13,10 @@ static ALWAYS_INLINE __m128 q8_scales(const uint8_t *const *w, uint32_t b)
 {
     uint16_t h[TILE_R];
 
-    UNROLL for (uint32_t r = 0; r < TILE_R; r++)
+    UNROLLED (r, TILE_R)
         memcpy(&h[r], w[r] + (size_t)b * Q8_BLOCK_BYTES, sizeof(h[r]));
-    return _mm_cvtph_ps(_mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3], 0, 0, 0, 0));
+    return _mm_cvtph_ps(
+        _mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3], 0, 0, 0, 0));
 }
 
 static void q8_pack_scales(const uint8_t *const *w, uint32_t n_blocks, float *scales)
@@ -25,23 +26,23 @@ static void q8_pack_scales(const uint8_t *const *w, uint32_t n_blocks, float *sc
 }
 
 /*
- * Block b of all rows.  maddubs wants one side unsigned, so the sign of the weight moves to the activation; -128
- * becomes 128 unsigned, and two products of at most 128 * 127 do not saturate.
+ * Block b of all rows.  maddubs wants one side unsigned, so the sign of the weight moves to the
+ * activation; -128 becomes 128 unsigned, and two products of at most 128 * 127 do not saturate.
  */
-static ALWAYS_INLINE void q8_block(const uint32_t n_t, const bool convert, const struct q8_tile *q, uint32_t b,
-                                   vf (*a)[TILE_R])
+static ALWAYS_INLINE void q8_block(const uint32_t n_t, const bool convert, const struct q8_tile *q,
+                                   uint32_t b, vf (*a)[TILE_R])
 {
     const __m256i ones = _mm256_set1_epi16(1);
     __m128 dw = convert ? q8_scales(q->w, b) : _mm_loadu_ps(q->scales + (size_t)b * TILE_R);
     float d[TILE_T][TILE_R]; /* by way of memory: a broadcast from there costs no shuffle */
 
-    UNROLL for (uint32_t t = 0; t < n_t; t++)
+    UNROLLED (t, n_t)
         _mm_storeu_ps(d[t], _mm_mul_ps(dw, _mm_broadcast_ss(q->dx[t] + b)));
-    UNROLL for (uint32_t r = 0; r < TILE_R; r++) {
+    UNROLLED (r, TILE_R) {
         __m256i w = _mm256_loadu_si256((const __m256i *)(q->w[r] + (size_t)b * Q8_BLOCK_BYTES + 2));
         __m256i w_abs = _mm256_abs_epi8(w);
 
-        UNROLL for (uint32_t t = 0; t < n_t; t++) {
+        UNROLLED (t, n_t) {
             __m256i x = _mm256_loadu_si256((const __m256i *)(q->x[t] + (size_t)b * Q8_BLOCK));
             __m256i s = _mm256_maddubs_epi16(w_abs, _mm256_sign_epi8(x, w));
             vf f = _mm256_cvtepi32_ps(_mm256_madd_epi16(s, ones));
@@ -51,28 +52,39 @@ static ALWAYS_INLINE void q8_block(const uint32_t n_t, const bool convert, const
     }
 }
 
-static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert, const struct q8_tile *q, __m128 *ret)
+static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert,
+                                     const struct q8_tile *q, __m128 *ret)
 {
     struct lanes a;
 
-    UNROLL for (uint32_t h = 0; h < HALVES; h++)
+    UNROLLED (h, HALVES)
         lanes_clear(n_t, a.of[h]);
+    /* A line of 64 bytes is asked for per pair of blocks, which are 68: the rest follows behind the
+     * loops. */
     if (n_t == 1) {
         uint32_t b = 0;
 
         for (; b + 2 <= q->n_blocks; b += 2) {
-            UNROLL for (uint32_t r = 0; r < TILE_R; r++)
-                prefetch_row(q->w[r], (size_t)b * Q8_BLOCK_BYTES, (size_t)q->n_blocks * Q8_BLOCK_BYTES);
+            UNROLLED (r, TILE_R)
+                prefetch(q->w[r], q->ahead + (size_t)b * 32);
             q8_block(n_t, convert, q, b, a.of[0]);
             q8_block(n_t, convert, q, b + 1, a.of[1]);
         }
         if (b < q->n_blocks)
             q8_block(n_t, convert, q, b, a.of[0]);
     } else {
-        UNROLL for (uint32_t h = 0; h < HALVES; h++)
-            for (uint32_t b = h; b < q->n_blocks; b += 2)
+        UNROLLED (h, HALVES)
+            for (uint32_t b = h; b < q->n_blocks; b += 2) {
+                UNROLLED_BY (r, h, TILE_R, HALVES)
+                    prefetch(q->w[r], q->ahead + (size_t)(b - h) * 32);
                 q8_block(n_t, convert, q, b, a.of[h]);
+            }
     }
+    if (q->ahead > 0)
+        for (size_t o = (size_t)q->n_blocks / 2 * 64; o < (size_t)q->n_blocks * Q8_BLOCK_BYTES;
+             o += 64)
+            UNROLLED (r, TILE_R)
+                prefetch(q->w[r], q->ahead + o);
     lanes_sum(n_t, &a, ret);
 }
 

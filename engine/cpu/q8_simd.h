@@ -16,7 +16,7 @@ static void simd_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d)
         float scale, inv;
 
         /* As integers, so that NaN is the largest and no order of comparing changes the result. */
-        UNROLL for (uint32_t i = 0; i < Q8_BLOCK; i += VF)
+        UNROLLED_BY (i, 0, Q8_BLOCK, VF)
             max = vi_max(vi_and(vf_bits(vf_load(x + i, VF)), vi_set1(0x7fffffff)), max);
         memcpy(lane, &max, sizeof(lane));
         for (uint32_t i = 0; i < VF; i++)
@@ -30,14 +30,15 @@ static void simd_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d)
             continue;
         }
         inv = 1.0f / scale;
-        UNROLL for (uint32_t i = 0; i < Q8_BLOCK; i += VF)
+        UNROLLED_BY (i, 0, Q8_BLOCK, VF)
             vf_store_i8(q + i, vf_mul(vf_load(x + i, VF), vf_set1(inv)));
     }
 }
 
 /*
- * A tile: 4 rows of weights in blocks, and n_t quantised activation rows.  `scales` holds those of the weights as
- * floats, by q8_pack_scales; NULL when they are to be converted on the way, which is what few rows want.
+ * A tile: 4 rows of weights in blocks, and n_t quantised activation rows.  `scales` holds those of
+ * the weights as floats, by q8_pack_scales; NULL when they are to be converted on the way, which is
+ * what few rows want.
  */
 struct q8_tile {
     const uint8_t *w[TILE_R];
@@ -45,6 +46,7 @@ struct q8_tile {
     const int8_t *x[TILE_T];
     const float *dx[TILE_T];
     uint32_t n_blocks;
+    size_t ahead; /* asked for while this is used, see prefetch_ahead; 0: nothing */
 };
 
 /* Fills in `scales` for the 4 rows; by the instruction set, like the tile. */
@@ -65,14 +67,18 @@ static size_t q8_scratch(uint32_t k)
 
 static void matmul_q8(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
 {
-    bool many = m->n_x > TILE_T;
+    /* Scales that one tile uses are converted there; few activation rows want one tile of weights
+     * after the other. */
+    bool once = m->n_x <= TILE_T, few = m->n_x <= FEW_X;
+    uint32_t n_panel = few && !once ? TILE_R : PANEL_ROWS;
     struct q8_tile q = {.n_blocks = m->k / Q8_BLOCK};
 
-    for (uint32_t p = r0; p < r1; p += PANEL_ROWS) {
-        uint32_t end = r1 - p < PANEL_ROWS ? r1 : p + PANEL_ROWS;
+    for (uint32_t p = r0; p < r1; p += n_panel) {
+        uint32_t end = r1 - p < n_panel ? r1 : p + n_panel;
 
         for (uint32_t t = 0, n_t; t < m->n_x; t += n_t) {
             n_t = next_tile(m->n_x - t);
+            q.ahead = few && t == 0 ? prefetch_ahead(m->row_bytes) : 0;
             for (uint32_t i = 0; i < n_t; i++) {
                 size_t x = m->in ? m->in[t + i] : t + i;
 
@@ -84,15 +90,17 @@ static void matmul_q8(const struct matmul *m, uint32_t r0, uint32_t r1, void *sc
                 float *scales = (float *)scratch + (size_t)(r - p) * q8_even(q.n_blocks);
                 __m128 v[TILE_T];
 
-                /* The last rows may be fewer than 4: their tile computes one of them again and drops it. */
+                /* The last rows may be fewer than 4: their tile computes one of them again and
+                 * drops it. */
                 for (uint32_t i = 0; i < TILE_R; i++)
                     q.w[i] = (const uint8_t *)m->w + (r + (i < n_r ? i : 0)) * m->row_bytes;
-                if (many && t == 0)
+                if (!once && t == 0)
                     q8_pack_scales(q.w, q.n_blocks, scales);
-                q.scales = many ? scales : NULL;
+                q.scales = once ? NULL : scales;
                 q8_tile(&q, n_t, v);
                 for (uint32_t i = 0; i < n_t; i++)
-                    store_results(m->y + (m->out ? m->out[t + i] : t + i) * m->y_ld + r, v[i], n_r, m->acc);
+                    store_results(m->y + (m->out ? m->out[t + i] : t + i) * m->y_ld + r, v[i], n_r,
+                                  m->acc);
             }
         }
     }

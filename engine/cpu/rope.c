@@ -10,8 +10,9 @@
 /* sin and cos of |r| <= pi/4 (a little more by rounding): Taylor, truncated below 1e-16. */
 static double sin_poly(double r)
 {
-    static const double c[] = {-1.0 / 6,         1.0 / 120,          -1.0 / 5040,         1.0 / 362880,
-                               -1.0 / 39916800, 1.0 / 6227020800.0, -1.0 / 1307674368000.0};
+    static const double c[] = {
+        -1.0 / 6,        1.0 / 120,          -1.0 / 5040,           1.0 / 362880,
+        -1.0 / 39916800, 1.0 / 6227020800.0, -1.0 / 1307674368000.0};
     double r2 = r * r, p = c[6];
 
     for (int i = 5; i >= 0; i--)
@@ -21,8 +22,9 @@ static double sin_poly(double r)
 
 static double cos_poly(double r)
 {
-    static const double c[] = {-1.0 / 2,         1.0 / 24,          -1.0 / 720,         1.0 / 40320,
-                               -1.0 / 3628800,  1.0 / 479001600.0, -1.0 / 87178291200.0, 1.0 / 20922789888000.0};
+    static const double c[] = {
+        -1.0 / 2,       1.0 / 24,          -1.0 / 720,           1.0 / 40320,
+        -1.0 / 3628800, 1.0 / 479001600.0, -1.0 / 87178291200.0, 1.0 / 20922789888000.0};
     double r2 = r * r, p = c[7];
 
     for (int i = 6; i >= 0; i--)

@@ -12,7 +12,8 @@
 #include "engine/cpu/lanes_simd.h"
 #include "engine/cpu/matmul_simd.h"
 
-/* The statement, given last, for i = 0, VF, ... with n = VF, and for what is left with n = total - i. */
+/* The statement, given last, for i = 0, VF, ... with n = VF, and for what is left with n = total -
+ * i. */
 #define EACH_VECTOR(total, ...)                                                                    \
     do {                                                                                           \
         uint32_t i = 0;                                                                            \
@@ -37,7 +38,7 @@ static void simd_to_float(const void *row, uint32_t type, uint32_t k, float *y)
     for (uint32_t b = 0; b < k / Q8_BLOCK; b++, p += Q8_BLOCK_BYTES, y += Q8_BLOCK) {
         vf d = vf_set1(load_half(p));
 
-        UNROLL for (uint32_t i = 0; i < Q8_BLOCK; i += VF)
+        UNROLLED_BY (i, 0, Q8_BLOCK, VF)
             vf_store(y + i, vf_mul(d, vf_load_i8((const int8_t *)p + 2 + i)), VF);
     }
 }
@@ -46,7 +47,8 @@ static void simd_rmsnorm(const float *x, const float *w, float eps, uint32_t n_a
 {
     vf inv = vf_set1(1.0f / sqrtf(dot_f32(x, x, n_all) / (float)n_all + eps));
 
-    EACH_VECTOR(n_all, vf_store(y + i, vf_mul(vf_mul(vf_load(x + i, n), inv), vf_load(w + i, n)), n));
+    EACH_VECTOR(n_all,
+                vf_store(y + i, vf_mul(vf_mul(vf_load(x + i, n), inv), vf_load(w + i, n)), n));
 }
 
 static void simd_add(float *y, const float *x, uint32_t n_all)
@@ -56,7 +58,8 @@ static void simd_add(float *y, const float *x, uint32_t n_all)
 
 static void simd_axpy(float *y, float a, const float *x, uint32_t n_all)
 {
-    EACH_VECTOR(n_all, vf_store(y + i, vf_fma(vf_set1(a), vf_load(x + i, n), vf_load(y + i, n)), n));
+    EACH_VECTOR(n_all,
+                vf_store(y + i, vf_fma(vf_set1(a), vf_load(x + i, n), vf_load(y + i, n)), n));
 }
 
 static void simd_scale(float *y, float a, uint32_t n_all)
@@ -89,10 +92,10 @@ static ALWAYS_INLINE float exp_sum(float *x, uint32_t n_all, float max)
     vf a[HALVES], m = vf_set1(max);
     uint32_t i = 0;
 
-    UNROLL for (uint32_t h = 0; h < HALVES; h++)
+    UNROLLED (h, HALVES)
         a[h] = vf_zero();
     for (; i + 16 <= n_all; i += 16) {
-        UNROLL for (uint32_t h = 0; h < HALVES; h++) {
+        UNROLLED (h, HALVES) {
             vf e = vf_exp(vf_sub(vf_load(x + i + h * VF, VF), m));
 
             vf_store(x + i + h * VF, e, VF);
@@ -209,8 +212,9 @@ static void conv_vector(const float *m, size_t m_ld, uint32_t n_rows, const floa
         vf_store(hist + (size_t)i * n_ch, raw[i], n);
 }
 
-static void simd_conv_silu(const float *m, size_t m_ld, uint32_t n_rows, const float *w, uint32_t taps,
-                           float *hist, uint32_t n_ch, uint32_t c0, uint32_t c1, float *y, size_t y_ld)
+static void simd_conv_silu(const float *m, size_t m_ld, uint32_t n_rows, const float *w,
+                           uint32_t taps, float *hist, uint32_t n_ch, uint32_t c0, uint32_t c1,
+                           float *y, size_t y_ld)
 {
     if (taps > CONV_TAPS) {
         kernels_c.conv_silu(m, m_ld, n_rows, w, taps, hist, n_ch, c0, c1, y, y_ld);
@@ -219,7 +223,8 @@ static void simd_conv_silu(const float *m, size_t m_ld, uint32_t n_rows, const f
     EACH_VECTOR(c1 - c0, {
         uint32_t c = c0 + i;
 
-        conv_vector(m + c, m_ld, n_rows, w + (size_t)c * taps, taps, hist + c, n_ch, y + c, y_ld, n);
+        conv_vector(m + c, m_ld, n_rows, w + (size_t)c * taps, taps, hist + c, n_ch, y + c, y_ld,
+                    n);
     });
 }
 

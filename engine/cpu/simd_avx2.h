@@ -14,11 +14,6 @@
 #include <string.h>
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 enum {
     VF = 8,     /* floats per vector */
@@ -107,12 +102,14 @@ static ALWAYS_INLINE void vf_store_bf16(void *p, vf v, uint32_t n)
 {
     __m256i u = _mm256_castps_si256(v), high = _mm256_srli_epi32(u, 16), round, nan;
 
-    round = _mm256_add_epi32(_mm256_and_si256(high, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
+    round =
+        _mm256_add_epi32(_mm256_and_si256(high, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
     round = _mm256_srli_epi32(_mm256_add_epi32(u, round), 16);
     nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
     high = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
     round = _mm256_blendv_epi8(round, high, nan);
-    store_u16s(p, _mm_packus_epi32(_mm256_castsi256_si128(round), _mm256_extracti128_si256(round, 1)), n);
+    store_u16s(
+        p, _mm_packus_epi32(_mm256_castsi256_si128(round), _mm256_extracti128_si256(round, 1)), n);
 }
 
 /* n int8 values as floats. */

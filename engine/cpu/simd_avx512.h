@@ -11,11 +11,6 @@
 #include <string.h>
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 enum {
     VF = 16,
@@ -93,7 +88,8 @@ static ALWAYS_INLINE void vf_store_bf16(void *p, vf v, uint32_t n)
     __m512i u = _mm512_castps_si512(v), high = _mm512_srli_epi32(u, 16), round;
     __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
 
-    round = _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
+    round =
+        _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
     round = _mm512_srli_epi32(_mm512_add_epi32(u, round), 16);
     round = _mm512_mask_or_epi32(round, nan, high, _mm512_set1_epi32(0x40));
     store_u16s(p, _mm512_cvtepi32_epi16(round), n);

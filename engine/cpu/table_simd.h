@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of one vector version.  Included last by its .c file, which defines SIMD_NAME and SIMD_TABLE.
+ * The table of one vector version.  Included last by its .c file, which defines SIMD_NAME and
+ * SIMD_TABLE.
  */
 #ifndef ENGINE_CPU_TABLE_SIMD_H
 #define ENGINE_CPU_TABLE_SIMD_H

@@ -18,17 +18,17 @@
  * exp(r) = 1 + r + r^2 q(r); q is a minimax fit of degree 4, relative error 4.6e-9 after its
  * coefficients were rounded to float.
  */
-#define VM_EXP_MAX 89.0f    /* exp of it overflows for certain */
-#define VM_EXP_MIN -104.5f  /* exp of it rounds to 0 for certain */
-#define VM_LOG2E 0x1.715476p+0f
-#define VM_LN2_HI 0x1.62e430p-1f
-#define VM_LN2_LO -0x1.05c610p-29f
-#define VM_ROUND 0x1.8p23f /* adding it leaves a small integer in the low bits of the mantissa */
-#define VM_EXP_C2 0x1.fffffcp-2f
-#define VM_EXP_C3 0x1.55548ep-3f
-#define VM_EXP_C4 0x1.5559p-5f
-#define VM_EXP_C5 0x1.123c32p-7f
-#define VM_EXP_C6 0x1.6a205ep-10f
+#define VM_EXP_MAX 89.0f   /* exp of it overflows for certain */
+#define VM_EXP_MIN -104.5f /* exp of it rounds to 0 for certain */
+#define VM_LOG2E   0x1.715476p+0f
+#define VM_LN2_HI  0x1.62e430p-1f
+#define VM_LN2_LO  -0x1.05c610p-29f
+#define VM_ROUND   0x1.8p23f /* adding it leaves a small integer in the low bits of the mantissa */
+#define VM_EXP_C2  0x1.fffffcp-2f
+#define VM_EXP_C3  0x1.55548ep-3f
+#define VM_EXP_C4  0x1.5559p-5f
+#define VM_EXP_C5  0x1.123c32p-7f
+#define VM_EXP_C6  0x1.6a205ep-10f
 
 static inline uint32_t vm_bits(float f)
 {
@@ -65,7 +65,8 @@ static inline float vm_exp(float x)
     p = fmaf(p, r, VM_EXP_C2);
     p = fmaf(p, r, 1.0f);
     p = fmaf(p, r, 1.0f);
-    /* 2^n in two factors: n reaches -151 and 128, and only the last product may leave the normal range. */
+    /* 2^n in two factors: n reaches -151 and 128, and only the last product may leave the normal
+     * range. */
     i = vm_bits(t) - vm_bits(VM_ROUND);
     i_half = (uint32_t)((int32_t)i >> 1);
     p = p * vm_float((i_half + 127) << 23);
@@ -119,7 +120,8 @@ static inline float vm_softplus(float x)
     if (!(x <= 20.0f))
         return x;
     e = (double)vm_exp(x);
-    /* Below 2^-20 the sum 1 + e would lose too much of e; two terms of the series have it to 2^-40. */
+    /* Below 2^-20 the sum 1 + e would lose too much of e; two terms of the series have it to 2^-40.
+     */
     if (e < 0x1p-20)
         return (float)(e - 0.5 * e * e);
     return (float)vm_log(1.0 + e);
