@@ -240,12 +240,11 @@ void cpu_draft_rows(struct member *m, const float *hidden)
         cpu_phase(m);
     }
     cpu_acts(m, pairs, NULL, 2 * hp->n_embd, b->n_rows, is_q8(d->proj), 0, &a);
-    /* The residual stream has been used up: its rows take the projected pairs. */
-    cpu_matmul(m, &(struct mm_part){.w = d->proj, .y = b->x, .y_ld = hp->n_embd}, 1, &a, NULL,
+    cpu_matmul(m, &(struct mm_part){.w = d->proj, .y = b->draft_x, .y_ld = hp->n_embd}, 1, &a, NULL,
                b->n_rows);
     cpu_phase(m);
 
-    cpu_acts(m, b->x, tensor_f32(d->layer.attn_norm), hp->n_embd, b->n_rows,
+    cpu_acts(m, b->draft_x, tensor_f32(d->layer.attn_norm), hp->n_embd, b->n_rows,
              is_q8(d->layer.wk) || is_q8(d->layer.wv), 0, &a);
     cpu_matmul(m,
                (struct mm_part[]){

@@ -145,9 +145,10 @@ struct backend {
     float *ff;                 /* [n_ff], or [n_used*rows][n_ff_expert] by pair */
     float *ff_shared;          /* [n_ff_shared] */
     struct cpu_routing routing;
-    float *hidden; /* final norm of every row [n_embd] */
-    float *draft;  /* [2*n_embd] pairs, then projected */
-    float *logits; /* [rows that want them][n_vocab]; grows */
+    float *hidden;  /* final norm of every row [n_embd] */
+    float *draft;   /* [2*n_embd] pairs */
+    float *draft_x; /* [n_embd] projected pairs: not `x`, which a member may still be reading */
+    float *logits;  /* [rows that want them][n_vocab]; grows */
     size_t logits_cap;
     float *partials; /* attention splits; grows */
     size_t partials_cap;

@@ -97,6 +97,7 @@ static void carve_shared(struct carve *c, struct backend *b)
     b->ff_shared = place(c, rows * hp->n_ff_shared, f);
     b->hidden = place(c, rows * hp->n_embd, f);
     b->draft = place(c, hp->has_draft ? rows * 2 * hp->n_embd : 0, f);
+    b->draft_x = place(c, hp->has_draft ? rows * hp->n_embd : 0, f);
     if (hp->n_expert)
         carve_routing(c, hp, &b->routing, rows);
     b->runs = place(c, b->n_seqs, sizeof *b->runs);
