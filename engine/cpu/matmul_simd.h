@@ -87,6 +87,9 @@ static ALWAYS_INLINE void store_results(float *y, __m128 v, uint32_t n_r, bool a
     }
 }
 
+/* Bytes ahead of a single stream of weights, about what the memory takes to answer. */
+#define STREAM_AHEAD 2048
+
 /*
  * Bytes from a row to the one that is asked for while it is used: whole tiles, at least
  * PREFETCH_BYTES.  Rows are short, and the processor's own prefetching starts anew with each of the
@@ -136,6 +139,24 @@ static ALWAYS_INLINE void direct_step(const uint32_t n_t, const uint32_t type,
     }
 }
 
+/*
+ * One row and one activation row, which is all that decode does: rows come from memory one after
+ * the other, as one stream; side by side they were 20 to 30 % slower.  A row's two chains of sums
+ * are short enough that the next row's start beneath their end.
+ */
+static ALWAYS_INLINE void stream_row(const uint32_t type, const uint8_t *w, const float *x,
+                                     uint32_t full, struct lanes *a, const uint32_t r)
+{
+    const size_t bytes = type == TENSOR_F32 ? 4 : 2;
+
+    for (uint32_t i = 0; i < full; i += 16) {
+        prefetch(w, STREAM_AHEAD + i * bytes);
+        UNROLLED (h, HALVES)
+            a->of[h][0][r] = vf_fma(load_weights(w, type, i + h * VF, VF),
+                                    vf_load(x + i + h * VF, VF), a->of[h][0][r]);
+    }
+}
+
 static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type,
                                       const uint8_t *const *w, const float *const *x, uint32_t k,
                                       size_t ahead, __m128 *ret)
@@ -147,14 +168,8 @@ static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type,
     UNROLLED (h, HALVES)
         lanes_clear(n_t, a.of[h]);
     if (n_t == 1) {
-        /* Registers enough for one walk, which is what streaming wants. */
-        for (uint32_t i = 0; i < full; i += 16) {
-            if (i * bytes % 64 == 0)
-                UNROLLED (r, TILE_R)
-                    prefetch(w[r], ahead + i * bytes);
-            UNROLLED (h, HALVES)
-                direct_step(n_t, type, w, x, i + h * VF, VF, a.of[h]);
-        }
+        UNROLLED (r, TILE_R)
+            stream_row(type, w[r], x[0], full, &a, r);
     } else {
         UNROLLED (h, HALVES)
             for (uint32_t i = 0; i < full; i += 16) {

@@ -52,6 +52,36 @@ static ALWAYS_INLINE void q8_block(const uint32_t n_t, const bool convert, const
     }
 }
 
+static ALWAYS_INLINE void q8_stream_block(const struct q8_tile *q, uint32_t b, const uint32_t r,
+                                          vf *a)
+{
+    const uint8_t *p = q->w[r] + (size_t)b * Q8_BLOCK_BYTES;
+    __m256i w = _mm256_loadu_si256((const __m256i *)(p + 2));
+    __m256i x = _mm256_loadu_si256((const __m256i *)(q->x[0] + (size_t)b * Q8_BLOCK));
+    __m256i s = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    uint16_t half;
+    __m128 d;
+
+    memcpy(&half, p, sizeof half);
+    d = _mm_mul_ss(_mm_cvtph_ps(_mm_cvtsi32_si128(half)), _mm_load_ss(q->dx[0] + b));
+    *a = vf_fma(_mm256_cvtepi32_ps(_mm256_madd_epi16(s, _mm256_set1_epi16(1))),
+                _mm256_broadcastss_ps(d), *a);
+}
+
+/* One row after the other, see stream_row. */
+static ALWAYS_INLINE void q8_stream_row(const struct q8_tile *q, struct lanes *a, const uint32_t r)
+{
+    uint32_t b = 0;
+
+    for (; b + 2 <= q->n_blocks; b += 2) {
+        prefetch(q->w[r], STREAM_AHEAD + (size_t)b * Q8_BLOCK_BYTES);
+        q8_stream_block(q, b, r, &a->of[0][0][r]);
+        q8_stream_block(q, b + 1, r, &a->of[1][0][r]);
+    }
+    if (b < q->n_blocks)
+        q8_stream_block(q, b, r, &a->of[0][0][r]);
+}
+
 static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert,
                                      const struct q8_tile *q, __m128 *ret)
 {
@@ -59,19 +89,9 @@ static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert,
 
     UNROLLED (h, HALVES)
         lanes_clear(n_t, a.of[h]);
-    /* A line of 64 bytes is asked for per pair of blocks, which are 68: the rest follows behind the
-     * loops. */
-    if (n_t == 1) {
-        uint32_t b = 0;
-
-        for (; b + 2 <= q->n_blocks; b += 2) {
-            UNROLLED (r, TILE_R)
-                prefetch(q->w[r], q->ahead + (size_t)b * 32);
-            q8_block(n_t, convert, q, b, a.of[0]);
-            q8_block(n_t, convert, q, b + 1, a.of[1]);
-        }
-        if (b < q->n_blocks)
-            q8_block(n_t, convert, q, b, a.of[0]);
+    if (n_t == 1 && convert) {
+        UNROLLED (r, TILE_R)
+            q8_stream_row(q, &a, r);
     } else {
         UNROLLED (h, HALVES)
             for (uint32_t b = h; b < q->n_blocks; b += 2) {
@@ -80,7 +100,8 @@ static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert,
                 q8_block(n_t, convert, q, b, a.of[h]);
             }
     }
-    if (q->ahead > 0)
+    /* A line of 64 bytes was asked for per pair of blocks, which are 68: the rest follows here. */
+    if (q->ahead > 0 && !(n_t == 1 && convert))
         for (size_t o = (size_t)q->n_blocks / 2 * 64; o < (size_t)q->n_blocks * Q8_BLOCK_BYTES;
              o += 64)
             UNROLLED (r, TILE_R)
