@@ -115,11 +115,12 @@ void out_text(FILE *f, const char *s, size_t n)
     for (; n > 0; s += len, n -= len) {
         uint32_t cp = utf8_decode(s, n, &len);
         char raw[4];
+        size_t n_raw = utf8_encode(cp, raw);
 
-        if ((cp < 0x20 && cp != '\n' && cp != '\t') || (cp >= 0x7f && cp < 0xa0))
+        if (utf8_is_control(cp) && cp != '\n' && cp != '\t')
             (void)fputc('?', f);
         else
-            (void)fwrite(raw, 1, utf8_encode(cp, raw), f);
+            (void)fwrite(raw, 1, n_raw, f);
     }
 }
 

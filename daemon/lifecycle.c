@@ -8,6 +8,7 @@
 #include "daemon/lifecycle.h"
 
 #include "daemon/control.h"
+#include "daemon/descriptors.h"
 #include "daemon/front.h"
 #include "daemon/health.h"
 #include "daemon/http.h"
@@ -86,7 +87,10 @@ static void begin_draining(struct lifecycle *l)
 /* --- loading -----------------------------------------------------------------------------------
  */
 
-/* What answers call the model: the file's own name for it, or else the name of the file. */
+/*
+ * What answers call the model: the file's own name for it, or else the name of the file.  Both may
+ * be anything; the name goes to logs and, a line each, to the service manager.
+ */
 static void name_model(struct server *s)
 {
     const char *slash = strrchr(s->options->model, '/'),
@@ -95,8 +99,7 @@ static void name_model(struct server *s)
     size_t n;
 
     if (s->model && gguf_get_str(s->model->gguf, "general.name", &name, NULL) > 0 && name.n > 0 &&
-        name.n < sizeof s->model_id && !memchr(name.s, '\0', name.n) &&
-        utf8_is_valid(name.s, name.n)) {
+        name.n < sizeof s->model_id && utf8_is_printable(name.s, name.n)) {
         memcpy(s->model_id, name.s, name.n);
         s->model_id[name.n] = '\0';
         return;
@@ -104,7 +107,7 @@ static void name_model(struct server *s)
     n = strlen(file);
     if (n > 5 && strcmp(file + n - 5, ".gguf") == 0)
         n -= 5;
-    if (n >= sizeof s->model_id || !utf8_is_valid(file, n)) {
+    if (n >= sizeof s->model_id || !utf8_is_printable(file, n)) {
         file = "model";
         n = strlen(file);
     }
@@ -346,7 +349,7 @@ static int set_up(struct lifecycle *l, struct err_text *e)
 {
     struct server *s = &l->server;
     int fds[LISTENERS_MAX], r;
-    struct http_options ho = {.fds = fds, .max_body = MAX_BODY, .max_connections = MAX_CONNECTIONS};
+    struct http_options ho = {.fds = fds, .max_body = MAX_BODY};
 
     r = listeners_open(s->options, &l->listeners, e);
     if (r < 0)
@@ -354,6 +357,10 @@ static int set_up(struct lifecycle *l, struct err_text *e)
     s->listeners = &l->listeners;
     for (size_t i = 0; i < l->listeners.n_api; i++)
         fds[ho.n_fds++] = l->listeners.api[i].fd;
+    ho.max_connections = descriptors_reserve(ho.n_fds, MAX_CONNECTIONS);
+    if (ho.max_connections < MAX_CONNECTIONS)
+        log_msg(LOG_WARNING, "the limit of open files is low: connections=%u of %u per socket",
+                ho.max_connections, MAX_CONNECTIONS);
 
     r = block_signals();
     if (r >= 0)
@@ -420,6 +427,7 @@ struct lifecycle_result lifecycle_run(const struct options *o, const struct life
     if (r < 0) {
         log_msg(LOG_ERR, "the event loop failed: %s", err_str(r));
         l.result.code = EXIT_FAILURE;
+        l.result.abrupt = 1; /* without a loop what runs cannot be ended in order */
     }
     if (l.result.abrupt) {
         listeners_close(&l.listeners); /* the rest goes with the process */

@@ -16,8 +16,8 @@ enum {
 
 struct lifecycle_result {
     int code;   /* for exit */
-    int abrupt; /* 1: a second signal asked for the end at once; leave by _exit, threads may still
-                   run */
+    int abrupt; /* 1: leave by _exit, threads may still run: a second signal asked for the end at
+                   once, or the event loop failed */
 };
 
 /* How to read the settings again on SIGHUP: the command line of the process. */

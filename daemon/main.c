@@ -27,14 +27,13 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "strataD: %s\n", err_str(r));
         return EXIT_FAILURE;
     }
-    log_init(o.name);
     r = options_read_argv(&o, argc, argv, &asked, &e);
+    log_init(o.name);
     if (r < 0) {
         log_msg(LOG_ERR, "%s", e.s);
         options_done(&o);
         return EXIT_CODE_CONFIG;
     }
-    log_init(o.name);
     log_set_level(log_level_of(o.log_level));
 
     result = (struct lifecycle_result){0};

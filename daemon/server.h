@@ -2,8 +2,9 @@
 /*
  * What the parts of strataD share: one struct, owned by the loop thread, made in lifecycle.c.
  *
- * The daemon listens before the model is loaded.  While it loads, /health answers 503 with the percent,
- * the control socket answers, and completions wait; lifecycle.c then calls http_state_changed().  Pointers below `state` are NULL until SERVER_READY.
+ * The daemon listens before the model is loaded.  While it loads, /health answers 503 with the
+ * percent, the control socket answers, and completions wait; lifecycle.c then calls
+ * http_state_changed().
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -31,23 +32,27 @@ enum server_state {
 };
 
 struct server {
-    sd_event *event;               /* owned */
-    const struct options *options; /* borrowed, valid for the life of the process */
+    sd_event *event;                   /* owned */
+    const struct options *options;     /* borrowed, valid for the life of the process */
     const struct listeners *listeners; /* borrowed, likewise */
     enum server_state state;
-    unsigned int load_percent;     /* 0..100 while loading */
-    struct err_text fail_reason;   /* when SERVER_FAILED */
-    char model_id[256];            /* what /v1/models and `model` in answers say: general.name or the file's name */
-    int64_t created;               /* unix seconds of the load, for /v1/models */
-    uint64_t started_ns;           /* clock_ns at process start */
+    unsigned int load_percent;   /* 0..100 while loading */
+    struct err_text fail_reason; /* when SERVER_FAILED */
+    /* What /v1/models and `model` in answers say: general.name or the file's name; printable. */
+    char model_id[256];
+    int64_t created;     /* unix seconds of the load, for /v1/models */
+    uint64_t started_ns; /* clock_ns at process start */
 
-    struct model *model;           /* owned */
-    struct tokenizer *tokenizer;   /* owned */
-    struct engine *engine;         /* owned */
-    struct sched *sched;           /* owned */
-    struct front *front;           /* owned; exists from the start */
-    struct http *http;             /* owned; exists from the start */
-    struct control *control;       /* owned; exists from the start */
+    /* NULL before SERVER_READY. */
+    struct model *model;         /* owned */
+    struct tokenizer *tokenizer; /* owned */
+    struct engine *engine;       /* owned */
+    struct sched *sched;         /* owned */
+
+    /* From the start. */
+    struct front *front;     /* owned */
+    struct http *http;       /* owned */
+    struct control *control; /* owned */
 };
 
 #endif

@@ -197,6 +197,21 @@ START_TEST(a_stream_that_finds_no_room_is_as_it_was)
 }
 END_TEST
 
+START_TEST(control_characters_and_broken_bytes_are_not_printable)
+{
+    static const char *const good[] = {
+        "", "a name", "\xC3\xA9t\xC3\xA9", "\xEF\xBF\xBD", "\xC2\xA0", "\xF0\x9F\x98\x80"};
+    static const char *const bad[] = {"a\nb",     "\x1B[2J", "\x7F",    "\xC2\x80",
+                                      "\xC2\x9F", "a\xFF",   "\xE2\x82"};
+
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        ck_assert_msg(utf8_is_printable(good[i], strlen(good[i])), "good text %zu", i);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_msg(!utf8_is_printable(bad[i], strlen(bad[i])), "bad text %zu", i);
+    ck_assert(!utf8_is_printable("a\0b", 3));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("utf8");
@@ -209,6 +224,7 @@ int main(void)
     tcase_add_loop_test(t, every_short_sequence_decodes_as_the_definition_says, 0, 256);
     tcase_add_loop_test(t, any_bytes_in_any_pieces_give_what_the_whole_gives, 0, 32);
     tcase_add_test(t, a_stream_that_finds_no_room_is_as_it_was);
+    tcase_add_test(t, control_characters_and_broken_bytes_are_not_printable);
     suite_add_tcase(s, t);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

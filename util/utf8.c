@@ -129,6 +129,17 @@ bool utf8_is_valid(const char *s, size_t n)
     return valid_run(s, n) == n;
 }
 
+bool utf8_is_printable(const char *s, size_t n)
+{
+    for (size_t len; n > 0; s += len, n -= len) {
+        uint32_t cp = utf8_decode(s, n, &len);
+
+        if (utf8_is_control(cp) || (cp == REPLACEMENT && len == 1))
+            return false;
+    }
+    return true;
+}
+
 /* Appends the repaired text of s[0..n) up to an unfinished tail; *ret_left is the tail's length. */
 static int put_repaired(const char *s, size_t n, struct buf *out, size_t *ret_left)
 {
