@@ -100,7 +100,7 @@ static int step(struct workload *wl, struct step_entry *entries, uint32_t n, str
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t end = sequence_length(entries[i].seq) + entries[i].n_rows;
         const uint32_t have = sequence_n_pages(entries[i].seq);
-        const uint32_t need = (end + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
+        const uint32_t need = engine_pages(end);
 
         entries[i].n_units = need > have ? need - have : 0;
         entries[i].units = pages[i];

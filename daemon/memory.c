@@ -124,8 +124,8 @@ int memory_plan(const struct model *m, const struct options *o, uint64_t availab
     if (o->vram_mib > 0) {
         eo.pool_bytes = o->vram_mib * MIB;
     } else {
-        pages = ((uint64_t)plan.context + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
-        if (__builtin_mul_overflow(pages * o->parallel, plan.unit_bytes, &wanted))
+        pages = (uint64_t)engine_pages(plan.context) * o->parallel;
+        if (__builtin_mul_overflow(pages, plan.unit_bytes, &wanted))
             wanted = UINT64_MAX;
         spare = available == UINT64_MAX         ? wanted
                 : available > plan.weight_bytes ? (available - plan.weight_bytes) / 2

@@ -191,7 +191,7 @@ static void place(struct sched *s, struct step *st, struct run *run, bool is_old
         make_room(s, run, is_oldest);
         return;
     }
-    n_units = pages_for(run->n_rows + n_rows) - have;
+    n_units = engine_pages(run->n_rows + n_rows) - have;
     if (n_units > 0 && units_take(u, n_units, st->units + st->n_units) < 0)
         return;
     add_entry(st, run, n_rows, n_units);

@@ -151,9 +151,4 @@ void step_free(struct step *st);
 void steps_submit(struct sched *s);
 void step_finished(struct sched *s, struct step *st);
 
-static inline uint32_t pages_for(uint32_t n_rows)
-{
-    return n_rows / ENGINE_PAGE_TOKENS + (n_rows % ENGINE_PAGE_TOKENS != 0);
-}
-
 #endif

@@ -75,8 +75,8 @@ static uint32_t rows_at_most(const struct run *run)
 
 uint32_t run_pages_to_start(const struct run *run)
 {
-    uint32_t most = pages_for(rows_at_most(run));
-    uint32_t n = pages_for((uint32_t)run->r->prompt.n + run->r->n_generated) + 1;
+    uint32_t most = engine_pages(rows_at_most(run));
+    uint32_t n = engine_pages((uint32_t)run->r->prompt.n + run->r->n_generated) + 1;
 
     return n < most ? n : most;
 }
@@ -97,7 +97,7 @@ static uint32_t pages_promised(const struct sched *s)
         if (run->n_rows < run->n_goal)
             want = run_pages_to_start(run);
         else
-            want = pages_for(run->n_rows < rows_at_most(run) ? run->n_rows + 1 : run->n_rows);
+            want = engine_pages(run->n_rows < rows_at_most(run) ? run->n_rows + 1 : run->n_rows);
         n += want > have ? want - have : 0;
     }
     return n;

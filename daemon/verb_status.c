@@ -90,8 +90,9 @@ static void add_running(json_t *o, const struct verb_context *c, bool *ok)
     rates_get(c->rates, now, &prompt, &generated);
 
     set(o, "backend",
-        json_pack("{s:s, s:s, s:I, s:s}", "name", "cpu", "isa", engine_isa(s->engine), "threads",
-                  (json_int_t)engine_n_threads(s->engine), "kv_type", s->options->kv_type),
+        json_pack("{s:s, s:s, s:I, s:s}", "name", engine_backend(s->engine), "isa",
+                  engine_isa(s->engine), "threads", (json_int_t)engine_n_threads(s->engine),
+                  "kv_type", s->options->kv_type),
         ok);
     set(o, "slots_used", json_integer(t.running), ok);
     set(o, "queued", json_integer(t.queued), ok);

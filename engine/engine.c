@@ -25,7 +25,7 @@ struct engine {
     struct sequence *seqs;   /* owned, [n_seqs] */
     uint32_t n_seqs;
     uint32_t n_in_flight; /* owner thread */
-    uint32_t max_rows, n_vocab;
+    uint32_t n_vocab;
 
     struct mailbox steps, transfers; /* to the engine thread and the copier thread */
     struct mailbox finished;         /* back to the owner */
@@ -33,6 +33,9 @@ struct engine {
     bool have_step_thread, have_transfer_thread;
     _Alignas(64) atomic_uint_fast64_t ticks;
 };
+
+/* Enough rows that reading a weight once costs little of the time, few enough for the caches. */
+enum { DEFAULT_MAX_ROWS = 512 };
 
 static const struct backend_ops *const ops = &cpu_backend;
 
@@ -50,6 +53,7 @@ int engine_plan(const struct model *m, const struct engine_options *o, struct en
     p.context = o->context ? o->context : m->hp.n_context;
     if (p.context > 1u << 24)
         return err_set(e, -EINVAL, "context %u is more than %u", p.context, 1u << 24);
+    p.max_rows = o->max_rows ? o->max_rows : DEFAULT_MAX_ROWS;
     p.weight_bytes = gguf_file_bytes(m->gguf);
     p.unit_bytes = l.unit_bytes;
     p.n_units = o->pool_bytes / l.unit_bytes > UINT32_MAX
@@ -188,13 +192,11 @@ int engine_open(const struct model *m, const struct engine_options *o, struct en
         return -ENOMEM;
     memset(e, 0, sizeof *e);
     e->steps.fd = e->transfers.fd = e->finished.fd = -1;
-    e->max_rows = o->max_rows ? o->max_rows : 512;
     e->n_vocab = m->hp.n_vocab;
 
     r = engine_plan(m, o, &e->plan, err);
     if (r < 0)
         return r;
-    e->plan.max_rows = e->max_rows;
     if (e->plan.n_units == 0)
         return err_set(err, ERR_CAPACITY, "a pool of %llu bytes holds no page of %llu bytes",
                        (unsigned long long)o->pool_bytes, (unsigned long long)e->plan.unit_bytes);
@@ -222,6 +224,12 @@ const struct engine_plan *engine_limits(const struct engine *e)
 struct units *engine_units(struct engine *e)
 {
     return &e->units;
+}
+
+const char *engine_backend(const struct engine *e)
+{
+    (void)e;
+    return ops->name;
 }
 
 const char *engine_isa(const struct engine *e)
@@ -291,7 +299,7 @@ int engine_submit(struct engine *e, struct job *j, struct err_text *err)
     const struct submit_limits lim = {
         .engine = e,
         .n_vocab = e->n_vocab,
-        .max_rows = e->max_rows,
+        .max_rows = e->plan.max_rows,
         .context = e->plan.context,
         .checkpoint_units = e->plan.checkpoint_units,
     };

@@ -3,16 +3,18 @@
  * A running model: sequences, steps over batches of them, and a pool of units that holds their
  * state.
  *
- * Unit    the one size of memory state is managed in: the K/V of one page (64 tokens of one
- * sequence) in every attention layer, the draft layer last, as [layer][K|V][kv head][token][dim].
- * The pool is an array of units; the owner decides which unit holds what, and counts references in
- * `struct units`. Page    a unit in a sequence's page table; page p holds the rows of positions 64p
- * .. 64p+63.  Rows beyond the sequence's length are undefined in the pool and are zeroed by an
- * export that says so. Checkpoint  checkpoint_units units holding, one after the other as one run
- * of bytes: for every DeltaNet layer the convolution history [taps-1][channels] f32 and the state
- * [value head][dk][dv] f32, then the last hidden row [n_embd] f32 (after the final norm) that the
- * draft layer's next row needs.  A pure attention model without draft block has none
- * (checkpoint_units is 0).
+ * - Unit: the one size of memory state is managed in: the K/V of one page (64 tokens of one
+ *   sequence) in every attention layer, the draft layer last, as
+ *   [layer][K|V][kv head][token][dim].  The pool is an array of units; the owner decides which unit
+ *   holds what, and counts references in `struct units`.
+ * - Page: a unit in a sequence's page table; page p holds the rows of positions 64p .. 64p+63. Rows
+ *   beyond the sequence's length are undefined in the pool and are zeroed by an export that says
+ *   so.
+ * - Checkpoint: checkpoint_units units holding, one after the other as one run of bytes: for every
+ *   DeltaNet layer the convolution history [taps-1][channels] f32 and the state
+ *   [value head][dk][dv] f32, then the last hidden row [n_embd] f32 (after the final norm) that the
+ *   draft layer's next row needs.  A pure attention model without draft block has none
+ *   (checkpoint_units is 0).
  *
  * Everything that takes time is a job.  engine_submit returns at once; the job, and everything it
  * points to, belongs to the engine until engine_reap hands it back with `status` set.  Steps,
@@ -46,8 +48,15 @@ struct model;
 struct sequence;
 
 enum {
-    ENGINE_PAGE_TOKENS = 64
+    ENGINE_PAGE_TOKENS = 64,
+    ENGINE_TENTATIVE_ROWS = 16, /* most rows of a tentative entry */
 };
+
+/* Pages that hold n tokens. */
+static inline uint32_t engine_pages(uint32_t n_tokens)
+{
+    return n_tokens / ENGINE_PAGE_TOKENS + (n_tokens % ENGINE_PAGE_TOKENS != 0);
+}
 
 struct engine_options {
     const char *kv_type;  /* "f16" (NULL), "bf16", "f32" */
@@ -71,18 +80,21 @@ struct engine_plan {
     uint32_t context;
     uint32_t max_rows; /* most rows of one step */
 };
+/* 0, -EINVAL or ERR_UNSUPPORTED for what opening would refuse, with `e`. */
 int engine_plan(const struct model *m, const struct engine_options *o, struct engine_plan *ret,
                 struct err_text *e);
 
-/* `m` is borrowed until engine_close. */
+/* `m` is borrowed until engine_close.  engine_plan's errors; ERR_CAPACITY when the pool holds no
+ * page; -ENOMEM, or another negative errno when a thread cannot be started. */
 int engine_open(const struct model *m, const struct engine_options *o, struct engine **ret,
                 struct err_text *e);
 /* Every sequence must be released and every job reaped. */
 void engine_close(struct engine *e);
 
 const struct engine_plan *engine_limits(const struct engine *e);
-struct units *engine_units(struct engine *e); /* which units are in use; owner thread only */
-const char *engine_isa(const struct engine *e);
+struct units *engine_units(struct engine *e);       /* which units are in use; owner thread only */
+const char *engine_backend(const struct engine *e); /* "cpu" */
+const char *engine_isa(const struct engine *e);     /* "c", "avx2", "avx512" */
 uint32_t engine_n_threads(const struct engine *e);
 
 /* Counts up with every layer of every step, so that a watchdog sees progress.  Any thread. */
@@ -99,18 +111,10 @@ uint32_t sequence_n_pages(const struct sequence *s);
 /* Their units, in order; valid until the next submit for this sequence. */
 const uint32_t *sequence_pages(const struct sequence *s);
 /* Rows of this sequence that have not started are skipped from now on: their entries complete with
- * -ECANCELED.  Any job order. */
+ * -ECANCELED. */
 void sequence_cancel(struct sequence *s);
 
-enum job_kind {
-    JOB_STEP,
-    JOB_MOUNT,
-    JOB_COMMIT,
-    JOB_RELEASE,
-    JOB_EXPORT,
-    JOB_IMPORT,
-    JOB_COPY
-};
+enum job_kind { JOB_STEP, JOB_MOUNT, JOB_COMMIT, JOB_RELEASE, JOB_EXPORT, JOB_IMPORT, JOB_COPY };
 
 /* The head of every job; embed it first. */
 struct job {
@@ -130,25 +134,22 @@ struct step_entry {
     struct sequence *seq; /* at most once per step */
     const int32_t *ids;   /* [n_rows]; NULL: one row, the token this sequence sampled last */
     uint32_t n_rows;
-    uint32_t n_logits; /* the last n_logits rows get logits and are sampled, in order */
-    bool tentative;    /* rows count only once committed (JOB_COMMIT), e.g. drafts; n_rows <=
-                          ENGINE_TENTATIVE_ROWS */
-    const uint32_t
-        *units; /* pages to append to the table before the rows run: as many as the rows need */
+    uint32_t n_logits;     /* the last n_logits rows get logits and are sampled, in order */
+    bool tentative;        /* rows count only once committed (JOB_COMMIT), e.g. drafts */
+    const uint32_t *units; /* [n_units] pages to append to the table before the rows run, as many as
+                              the rows need */
     uint32_t n_units;
     const struct step_capture *captures; /* ascending; not with tentative */
     uint32_t n_captures;
     const struct sampler_params *sampling; /* when n_logits > 0 */
     float *logits;                         /* optional copy of the raw rows, [n_logits][n_vocab] */
 
-    /* Results. */
-    int status;             /* 0; -ECANCELED; ERR_ENDED (ids NULL after an end token): nothing ran;
-                               ERR_NONFINITE: rows ran, the sequence is spoilt */
+    /*
+     * Results.  Nothing ran: -ECANCELED, ERR_ENDED (ids NULL after an end token), -ENOMEM.  The
+     * rows ran, and the sequence is spoilt: ERR_NONFINITE, -EINVAL (the bias bans every token).
+     */
+    int status;
     struct sample *samples; /* [n_logits], caller's memory */
-};
-
-enum {
-    ENGINE_TENTATIVE_ROWS = 16
 };
 
 struct job_step {
@@ -180,8 +181,8 @@ struct job_mount {
     const int32_t *tokens;
     const uint32_t *pages;
     uint32_t n_pages;
-    const uint32_t
-        *checkpoint; /* [checkpoint_units]; NULL only when checkpoint_units is 0 or pos is 0 */
+    /* [checkpoint_units]; NULL only when checkpoint_units is 0 or pos is 0. */
+    const uint32_t *checkpoint;
 };
 
 /* Ends a sequence; its pages lose the sequence's reference when the job is reaped, and the pointer
@@ -196,8 +197,8 @@ struct transfer {
     uint32_t unit;
     void *host;        /* unit_bytes of them; export writes, import reads */
     uint32_t from;     /* JOB_COPY: source unit, `unit` is the destination */
-    uint32_t n_tokens; /* export and copy of a partial page: rows from here on are zeroed in the
-                          copy; 0 or 64: whole unit as it is */
+    uint32_t n_tokens; /* export and copy of a partial page: rows from here on are zeroed in what
+                          is written; 0 or 64: whole unit as it is */
 };
 struct job_transfer {
     struct job job;

@@ -7,11 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-static uint32_t pages_for(uint32_t n_tokens)
-{
-    return n_tokens / ENGINE_PAGE_TOKENS + (n_tokens % ENGINE_PAGE_TOKENS != 0);
-}
-
 static bool unit_is_held(const struct units *u, uint32_t unit)
 {
     return unit < u->n && u->refs[unit] > 0;
@@ -80,10 +75,10 @@ static int check_entry(const struct submit_limits *lim, const struct units *u,
     if (en->tentative && (en->n_rows > ENGINE_TENTATIVE_ROWS || en->n_captures))
         return err_set(e, -EINVAL, "a tentative entry has at most %d rows and no captures",
                        ENGINE_TENTATIVE_ROWS);
-    if (s->n_pages + en->n_units != pages_for(end) &&
-        !(en->n_units == 0 && s->n_pages >= pages_for(end)))
+    if (s->n_pages + en->n_units != engine_pages(end) &&
+        !(en->n_units == 0 && s->n_pages >= engine_pages(end)))
         return err_set(e, -EINVAL, "%u pages and %u more for %u tokens, expected %u", s->n_pages,
-                       en->n_units, end, pages_for(end));
+                       en->n_units, end, engine_pages(end));
     r = check_units(u, en->units, en->n_units, e);
     if (r < 0)
         return r;
@@ -138,7 +133,7 @@ static int check_mount(const struct submit_limits *lim, const struct units *u,
         return r;
     if (j->seq->length || j->seq->n_pages)
         return err_set(e, -EINVAL, "mount into a sequence that is not new");
-    if (j->pos > lim->context || j->n_pages != pages_for(j->pos))
+    if (j->pos > lim->context || j->n_pages != engine_pages(j->pos))
         return err_set(e, -EINVAL, "mount of %u tokens in %u pages, context %u", j->pos, j->n_pages,
                        lim->context);
     if (j->pos && (!j->tokens || (lim->checkpoint_units && !j->checkpoint)))
@@ -284,7 +279,7 @@ void submit_return(struct units *u, uint32_t checkpoint_units, struct job *j)
         for (uint32_t i = 0; i < s->n_entries; i++) {
             const struct step_entry *en = &s->entries[i];
 
-            if (en->status != ERR_ENDED && en->status != -ECANCELED)
+            if (en->status != ERR_ENDED && en->status != -ECANCELED && en->status != -ENOMEM)
                 continue;
             en->seq->length -= en->n_rows;
             if (en->tentative)

@@ -134,6 +134,12 @@ void engine_close(struct engine *e)
     free(e);
 }
 
+const char *engine_backend(const struct engine *e)
+{
+    (void)e;
+    return "fake";
+}
+
 const char *engine_isa(const struct engine *e)
 {
     (void)e;
@@ -243,7 +249,7 @@ static void take_entry(struct engine *e, const struct step_entry *en)
         MUST(en->ids[i] >= 0 && (uint32_t)en->ids[i] < e->o.n_vocab);
     MUST(en->n_logits <= en->n_rows && en->n_logits <= 1 && !en->tentative && en->n_captures == 0);
     MUST(en->n_logits == 0 || (en->sampling && en->samples));
-    MUST(s->n_pages + en->n_units == (end + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS);
+    MUST(s->n_pages + en->n_units == engine_pages(end));
     for (uint32_t i = 0; i < en->n_units; i++) {
         MUST(en->units[i] < e->units.n && e->units.refs[en->units[i]] == 1 &&
              !is_paged(e, en->units[i]));

@@ -93,7 +93,7 @@ void runner_release(struct runner *r, struct sequence *s)
 void runner_pages(struct runner *r, struct step_entry *en, uint32_t *units)
 {
     uint32_t end = sequence_length(en->seq) + en->n_rows, have = sequence_n_pages(en->seq);
-    uint32_t need = (end + ENGINE_PAGE_TOKENS - 1) / ENGINE_PAGE_TOKENS;
+    uint32_t need = engine_pages(end);
 
     en->n_units = need > have ? need - have : 0;
     en->units = units;

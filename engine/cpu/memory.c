@@ -160,7 +160,7 @@ static uint32_t default_threads(void)
 
 /* What the lists need to know: everything but memory. */
 static int describe(struct backend *b, const struct model *m, const struct engine_options *o,
-                    const struct layout *l, uint32_t context, struct err_text *e)
+                    const struct layout *l, const struct engine_plan *p, struct err_text *e)
 {
     const struct kernels *k = kernels_get(o->isa);
 
@@ -172,8 +172,8 @@ static int describe(struct backend *b, const struct model *m, const struct engin
         .k = k,
         .n_members = o->n_threads ? o->n_threads : default_threads(),
         .n_seqs = o->n_sequences,
-        .max_rows = o->max_rows ? o->max_rows : 512,
-        .context = context,
+        .max_rows = p->max_rows,
+        .context = p->context,
         .max_in = widest_input(&m->hp),
     };
     if (b->n_members > 1024)
@@ -207,7 +207,7 @@ int cpu_memory_plan(const struct model *m, const struct engine_options *o, const
     struct backend b = {0};
     int r;
 
-    r = describe(&b, m, o, l, p->context, e);
+    r = describe(&b, m, o, l, p, e);
     if (r < 0)
         return r;
     r = measure(&b, &shared, &one_seq, e);
@@ -261,7 +261,7 @@ int cpu_memory_open(struct engine *engine, const struct model *m, const struct e
     struct backend t = {0};
     int r;
 
-    r = describe(&t, m, o, l, p->context, e);
+    r = describe(&t, m, o, l, p, e);
     if (r < 0)
         return r;
     r = measure(&t, &shared, &one_seq, e);

@@ -12,7 +12,7 @@ struct err_text;
 struct layout;
 struct model;
 
-/* Adds sequence_bytes and workspace_bytes to *p. */
+/* Adds sequence_bytes and workspace_bytes to *p, whose other fields are set. */
 int cpu_memory_plan(const struct model *m, const struct engine_options *o, const struct layout *l,
                     struct engine_plan *p, struct err_text *e);
 int cpu_memory_open(struct engine *engine, const struct model *m, const struct engine_options *o,
