@@ -19,11 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void gguf_free_p(struct gguf **g)
-{
-    gguf_free(*g);
-}
-
 static int gguf_new(const char *name, struct gguf **ret, struct err_text *e)
 {
     struct gguf *g = calloc(1, sizeof *g);
@@ -45,7 +40,7 @@ static int gguf_new(const char *name, struct gguf **ret, struct err_text *e)
 
 int gguf_open(const char *path, struct gguf **ret, struct err_text *e)
 {
-    CLEANUP(gguf_free_p) struct gguf *g = NULL;
+    CLEANUP(gguf_freep) struct gguf *g = NULL;
     struct stat st;
     void *p;
     int r;
@@ -87,7 +82,7 @@ int gguf_open(const char *path, struct gguf **ret, struct err_text *e)
 int gguf_open_bytes(const void *p, size_t n, const char *name, struct gguf **ret,
                     struct err_text *e)
 {
-    CLEANUP(gguf_free_p) struct gguf *g = NULL;
+    CLEANUP(gguf_freep) struct gguf *g = NULL;
     int r;
 
     r = gguf_new(name, &g, e);

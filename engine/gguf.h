@@ -58,7 +58,14 @@ int gguf_open(const char *path, struct gguf **ret, struct err_text *e);
 int gguf_open_bytes(const void *p, size_t n, const char *name, struct gguf **ret,
                     struct err_text *e);
 
+/* NULL is fine. */
 void gguf_free(struct gguf *g);
+
+/* For CLEANUP. */
+static inline void gguf_freep(struct gguf **g)
+{
+    gguf_free(*g);
+}
 
 const char *gguf_name(const struct gguf *g); /* as given to open; for messages escaped and cut */
 

@@ -9,19 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void gguf_free_p(struct gguf **g)
-{
-    gguf_free(*g);
-}
-
-static void model_free_p(struct model **m)
-{
-    model_free(*m);
-}
-
 int model_from_gguf(struct gguf *g, struct model **ret, struct err_text *e)
 {
-    CLEANUP(model_free_p) struct model *m = calloc(1, sizeof *m);
+    CLEANUP(model_freep) struct model *m = calloc(1, sizeof *m);
     const struct family *f;
     int r;
 
@@ -41,7 +31,7 @@ int model_from_gguf(struct gguf *g, struct model **ret, struct err_text *e)
 
 int model_open(const char *path, struct model **ret, struct err_text *e)
 {
-    CLEANUP(gguf_free_p) struct gguf *g = NULL;
+    CLEANUP(gguf_freep) struct gguf *g = NULL;
     int r;
 
     r = gguf_open(path, &g, e);

@@ -125,7 +125,14 @@ int model_open(const char *path, struct model **ret, struct err_text *e);
 /* Takes `g` over on success only. */
 int model_from_gguf(struct gguf *g, struct model **ret, struct err_text *e);
 
+/* NULL is fine. */
 void model_free(struct model *m);
+
+/* For CLEANUP. */
+static inline void model_freep(struct model **m)
+{
+    model_free(*m);
+}
 
 /* `--check`: every float payload (F16, BF16, F32, and the scales of Q8_0) is finite.  Reads the
  * whole file. */

@@ -102,9 +102,7 @@ static inline v4i select_v4(v4i mask, v4i a, v4i b)
 
 int sampler_scan(const float *x, uint32_t n, uint32_t *ret_id, float *ret_max)
 {
-    enum {
-        BLOCK = 256
-    };
+    enum { BLOCK = 256 };
     v4i least = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
     int32_t best = INT32_MIN;
     uint32_t at = 0, i;

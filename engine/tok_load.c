@@ -65,6 +65,7 @@ static int unmap(struct gguf_str text, struct buf *out, bool *ret_pure)
             pure = false;
         }
     }
+    *w = '\0';
     out->len = (size_t)(w - out->data);
     *ret_pure = pure;
     return 0;

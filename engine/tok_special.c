@@ -134,7 +134,7 @@ int32_t special_set_match(const struct special_set *s, const char *text, size_t 
 static const struct {
     const char *text;
     enum special_role role;
-} names[SPECIAL_N_NAMES] = {
+} names[] = {
     {"<|eot_id|>", ROLE_END},
     {"<|im_end|>", ROLE_END},
     {"<|end|>", ROLE_END},
@@ -198,9 +198,11 @@ static const struct {
     {"<|constrain|>", ROLE_SHOWN},
 };
 
+_Static_assert(sizeof(names) / sizeof(names[0]) == SPECIAL_N_NAMES, "callers keep an id for each");
+
 const char *special_name(size_t i, enum special_role *ret_role)
 {
-    if (i >= SPECIAL_N_NAMES || !names[i].text)
+    if (i >= SPECIAL_N_NAMES)
         return NULL;
     *ret_role = names[i].role;
     return names[i].text;
@@ -211,7 +213,7 @@ int special_name_find(const char *s, size_t n)
     /* "▁" begins with E2; nearly every token of a vocabulary is told apart here. */
     if (n < 4 || !strchr("<[_\xE2", *s))
         return -1;
-    for (int i = 0; i < SPECIAL_N_NAMES && names[i].text; i++)
+    for (int i = 0; i < SPECIAL_N_NAMES; i++)
         if (strlen(names[i].text) == n && memcmp(names[i].text, s, n) == 0)
             return i;
     return -1;

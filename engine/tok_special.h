@@ -53,7 +53,7 @@ enum special_role {
 };
 
 /* Spellings known here, in the order of preference within a role. */
-enum { SPECIAL_N_NAMES = 72 };
+enum { SPECIAL_N_NAMES = 61 };
 /* NULL behind the last one. */
 const char *special_name(size_t i, enum special_role *ret_role);
 /* The index of a spelling, or -1. */

@@ -120,15 +120,10 @@ static int encode_text(const struct tokenizer *t, const struct special_set *set,
     return plain < n ? encode_plain(t, w, s + plain, n - plain, out) : 0;
 }
 
-static void work_done(struct bpe_work *w)
-{
-    bpe_work_done(w);
-}
-
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
                      const struct tokenize_options *o, struct token_list *out)
 {
-    CLEANUP(work_done) struct bpe_work w = {0};
+    CLEANUP(bpe_work_done) struct bpe_work w = {0};
     size_t n0 = out->n;
     int r;
 

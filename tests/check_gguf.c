@@ -21,7 +21,7 @@ START_TEST(keys_and_tensors_of_a_good_file_are_found)
     {
         CLEANUP(ggufw_done) struct ggufw w = {.version = _i == 0 ? 2 : 3};
         CLEANUP(free_p) void *copy = NULL;
-        CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+        CLEANUP(gguf_freep) struct gguf *g = NULL;
         const uint64_t dims[3] = {64, 3, 2};
         const char *const strs[] = {"a", "", "ccc"};
         const struct tensor *t;

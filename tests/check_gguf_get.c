@@ -36,7 +36,7 @@ START_TEST(integers_of_every_width_and_sign_are_read_with_their_range)
         for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
             CLEANUP(ggufw_done) struct ggufw w = {0};
             CLEANUP(free_p) void *copy = NULL;
-            CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+            CLEANUP(gguf_freep) struct gguf *g = NULL;
             struct err_text e = {{0}};
             uint64_t v = 99;
 
@@ -66,7 +66,7 @@ START_TEST(the_wrong_type_is_named_in_the_error)
     {
         CLEANUP(ggufw_done) struct ggufw w = {0};
         CLEANUP(free_p) void *copy = NULL;
-        CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+        CLEANUP(gguf_freep) struct gguf *g = NULL;
         struct gguf_array a;
         struct err_text e;
         struct gguf_str s;
@@ -103,7 +103,7 @@ START_TEST(floats_come_from_f32_and_f64_and_are_finite)
     {
         CLEANUP(ggufw_done) struct ggufw w = {0};
         CLEANUP(free_p) void *copy = NULL;
-        CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+        CLEANUP(gguf_freep) struct gguf *g = NULL;
         const double half = 0.5, huge = 1e39, inf = INFINITY;
         struct err_text e;
         float f = 9;
@@ -131,7 +131,7 @@ START_TEST(flags_come_from_bools_and_integers_0_and_1)
     {
         CLEANUP(ggufw_done) struct ggufw w = {0};
         CLEANUP(free_p) void *copy = NULL;
-        CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+        CLEANUP(gguf_freep) struct gguf *g = NULL;
         bool b = false;
 
         ggufw_bool(&w, "true", true);
@@ -153,7 +153,7 @@ START_TEST(array_elements_are_converted)
     {
         CLEANUP(ggufw_done) struct ggufw w = {0};
         CLEANUP(free_p) void *copy = NULL;
-        CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+        CLEANUP(gguf_freep) struct gguf *g = NULL;
         const uint64_t u64s[2] = {UINT64_MAX, 3};
         const int64_t i64s[2] = {INT64_MIN, -3};
         const float f32s[2] = {1.5f, -2};

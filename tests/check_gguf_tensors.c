@@ -99,7 +99,7 @@ START_TEST(every_type_of_the_format_has_its_size_and_no_other_id_passes)
         for (uint32_t id = 0; id < 100; id++) {
             CLEANUP(ggufw_done) struct ggufw w = {0};
             CLEANUP(free_p) void *copy = NULL;
-            CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+            CLEANUP(gguf_freep) struct gguf *g = NULL;
             uint64_t dims[2] = {512, 3};
             uint32_t elems = 0, bytes = 0;
 
@@ -154,7 +154,7 @@ START_TEST(a_tensor_outside_the_data_section_is_refused)
         b.len -= 20;
         {
             CLEANUP(free_p) void *copy = NULL;
-            CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+            CLEANUP(gguf_freep) struct gguf *g = NULL;
 
             ck_assert_int_eq(hostile_open_exact(b.data, b.len, &g, &copy, NULL), 0);
         }
@@ -228,7 +228,7 @@ START_TEST(changed_bytes_are_refused_with_a_reason_or_give_a_sound_file)
         ggufw_bytes(&w, &b);
         for (int round = 0; round < 500; round++) {
             CLEANUP(free_p) void *copy = NULL;
-            CLEANUP(hostile_gguf_free_p) struct gguf *g = NULL;
+            CLEANUP(gguf_freep) struct gguf *g = NULL;
             struct err_text e = {{0}};
             char old[4];
             size_t at[4], n = 1 + (size_t)rand_r(&seed) % 4, before;

@@ -31,7 +31,7 @@ START_TEST(pure_attention_families_open_with_every_weight_type)
     };
     CLEANUP(ggufw_done) struct ggufw w = {0};
     CLEANUP(buf_done) struct buf b = {0};
-    CLEANUP(hostile_model_free_p) struct model *m = NULL;
+    CLEANUP(model_freep) struct model *m = NULL;
 
     mkmodel_build(&o, &w);
     m = hostile_accepted_model(&w, &b);
@@ -77,7 +77,7 @@ START_TEST(hybrid_families_open_with_and_without_draft_block)
     };
     CLEANUP(ggufw_done) struct ggufw w = {0};
     CLEANUP(buf_done) struct buf b = {0};
-    CLEANUP(hostile_model_free_p) struct model *m = NULL;
+    CLEANUP(model_freep) struct model *m = NULL;
 
     mkmodel_build(&o, &w);
     m = hostile_accepted_model(&w, &b);
@@ -129,7 +129,7 @@ START_TEST(per_layer_arrays_may_differ_where_nobody_looks)
     const uint8_t recurrent[5] = {1, 1, 1, 0, 0};
     CLEANUP(ggufw_done) struct ggufw w = {0};
     CLEANUP(buf_done) struct buf b = {0}, b2 = {0}, b3 = {0}, b4 = {0};
-    CLEANUP(hostile_model_free_p) struct model *m = NULL, *m2 = NULL, *m3 = NULL;
+    CLEANUP(model_freep) struct model *m = NULL, *m2 = NULL, *m3 = NULL;
     struct err_text e;
 
     mkmodel_build(&o, &w);
@@ -157,7 +157,7 @@ START_TEST(numbers_that_files_may_leave_out_or_scale_are_right)
     const struct mkmodel o = {.family = "qwen35moe"};
     CLEANUP(ggufw_done) struct ggufw w = {0};
     CLEANUP(buf_done) struct buf b = {0};
-    CLEANUP(hostile_model_free_p) struct model *m = NULL;
+    CLEANUP(model_freep) struct model *m = NULL;
 
     mkmodel_build(&o, &w);
     ggufw_f32(&w, "qwen35moe.rope.scale_linear", 4);
@@ -199,7 +199,7 @@ START_TEST(a_draft_block_that_is_not_whole_is_refused)
         const uint64_t one = 1;
         CLEANUP(ggufw_done) struct ggufw w = {0};
         CLEANUP(buf_done) struct buf b = {0};
-        CLEANUP(hostile_model_free_p) struct model *m = NULL;
+        CLEANUP(model_freep) struct model *m = NULL;
         struct err_text e = {{0}};
         int r;
 
@@ -252,7 +252,7 @@ START_TEST(a_scan_names_the_tensor_and_the_element_that_is_not_finite)
         const struct mkmodel o = {.family = "llama", .type = cases[i].type};
         CLEANUP(ggufw_done) struct ggufw w = {0};
         CLEANUP(buf_done) struct buf b = {0};
-        CLEANUP(hostile_model_free_p) struct model *m = NULL;
+        CLEANUP(model_freep) struct model *m = NULL;
         struct err_text e = {{0}};
         char words[64];
 
@@ -274,7 +274,7 @@ START_TEST(a_scan_refuses_a_decay_that_grows)
     const float positive = 0.5f;
     CLEANUP(ggufw_done) struct ggufw w = {0};
     CLEANUP(buf_done) struct buf b = {0};
-    CLEANUP(hostile_model_free_p) struct model *m = NULL;
+    CLEANUP(model_freep) struct model *m = NULL;
     struct err_text e;
 
     mkmodel_build(&o, &w);

@@ -342,7 +342,7 @@ START_TEST(a_changed_model_is_refused_by_the_name_of_what_is_wrong)
     const struct mkmodel o = {.family = c->family};
     CLEANUP(ggufw_done) struct ggufw w = {0};
     CLEANUP(buf_done) struct buf b = {0};
-    CLEANUP(hostile_model_free_p) struct model *m = NULL;
+    CLEANUP(model_freep) struct model *m = NULL;
     struct err_text e = {{0}};
     int r;
 

@@ -35,15 +35,4 @@ int hostile_open_model(const struct ggufw *w, struct buf *b, struct model **ret,
                        struct err_text *e);
 struct model *hostile_accepted_model(const struct ggufw *w, struct buf *b);
 
-/* For CLEANUP. */
-static inline void hostile_model_free_p(struct model **m)
-{
-    model_free(*m);
-}
-
-static inline void hostile_gguf_free_p(struct gguf **g)
-{
-    gguf_free(*g);
-}
-
 #endif
