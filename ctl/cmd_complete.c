@@ -22,11 +22,6 @@ enum {
     BODY_LIMIT = 64 << 20, /* of an answer that is not a stream */
 };
 
-static void json_decref_p(json_t **j)
-{
-    json_decref(*j);
-}
-
 /* --- the request -------------------------------------------------------------------------------
  */
 
@@ -165,7 +160,7 @@ static const char *error_message(const json_t *j)
 /* One event of the stream. */
 static void take_event(struct answer *a, const char *s, size_t n)
 {
-    CLEANUP(json_decref_p) json_t *j = NULL;
+    CLEANUP(json_decrefp) json_t *j = NULL;
     const json_t *text;
     size_t len;
 
@@ -241,7 +236,7 @@ static int receive(struct answer *a, int fd)
 
 static int finish(struct answer *a)
 {
-    CLEANUP(json_decref_p) json_t *j = NULL;
+    CLEANUP(json_decrefp) json_t *j = NULL;
 
     if (a->http.status != 200) {
         j = json_loadb(a->body.data ? a->body.data : "", a->body.len, 0, NULL);
@@ -283,7 +278,7 @@ static int connect_api(const struct ctl *c, int *ret_fd)
 
 int cmd_complete(const struct ctl *c, int argc, char **argv)
 {
-    CLEANUP(json_decref_p) json_t *request = json_object();
+    CLEANUP(json_decrefp) json_t *request = json_object();
     CLEANUP(close_p) int fd = -1;
     CLEANUP(buf_done) struct buf out = {0};
     struct answer a = {.c = c, .http.in.limit = LINE_LIMIT, .body.limit = BODY_LIMIT};

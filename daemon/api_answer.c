@@ -180,6 +180,15 @@ static int put_choice(struct answer *a, struct buf *out)
     return r < 0 ? r : buf_addz(out, "}");
 }
 
+static int put_choices(struct answer *a, struct buf *out)
+{
+    int r = buf_addz(out, ",\"choices\":[");
+
+    if (r >= 0)
+        r = put_choice(a, out);
+    return r < 0 ? r : buf_addz(out, "]");
+}
+
 static int put_head(const struct answer *a, struct buf *out)
 {
     int r = buf_addf(
@@ -232,11 +241,7 @@ int answer_whole(struct answer *a, struct buf *out)
     int r = put_head(a, out);
 
     if (r >= 0)
-        r = buf_addz(out, ",\"choices\":[");
-    if (r >= 0)
-        r = put_choice(a, out);
-    if (r >= 0)
-        r = buf_addz(out, "]");
+        r = put_choices(a, out);
     if (r >= 0)
         r = put_usage(a->request, out);
     if (r >= 0)
@@ -264,11 +269,7 @@ int answer_chunk(struct answer *a, struct buf *out)
     int r = put_event_head(a, out);
 
     if (r >= 0)
-        r = buf_addz(out, ",\"choices\":[");
-    if (r >= 0)
-        r = put_choice(a, out);
-    if (r >= 0)
-        r = buf_addz(out, "]");
+        r = put_choices(a, out);
     if (r >= 0 && a->params->include_usage)
         r = buf_addz(out, ",\"usage\":null");
     if (r >= 0 && a->request->state == REQUEST_DONE)

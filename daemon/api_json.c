@@ -125,11 +125,6 @@ void api_json_body_done(struct buf *body)
         (void)malloc_trim(0);
 }
 
-void api_json_unref(json_t **j)
-{
-    json_decref(*j);
-}
-
 /* jansson says: duplicate object key near '"name"'. */
 static int twice_error(struct api_error *e, const char *text)
 {

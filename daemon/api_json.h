@@ -34,9 +34,6 @@ int api_json_read(const char *s, size_t n, json_t **ret, struct api_error *e);
  */
 void api_json_body_done(struct buf *body);
 
-/* For CLEANUP. */
-void api_json_unref(json_t **j);
-
 /* "a string", "an array", "12", "true", … */
 const char *api_json_describe(const json_t *j, char *room, size_t size);
 

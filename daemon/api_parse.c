@@ -258,7 +258,7 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
                      struct completion_params *ret_params, struct request **ret,
                      struct api_error *e)
 {
-    CLEANUP(api_json_unref) json_t *o = NULL;
+    CLEANUP(json_decrefp) json_t *o = NULL;
     CLEANUP(request_unrefp) struct request *r = NULL;
     struct completion_params p = {0};
     int rc;

@@ -143,11 +143,6 @@ static int set_key(struct options *o, const char *name, unsigned int line, const
                    line, shown);
 }
 
-static void json_decref_p(json_t **j)
-{
-    json_decref(*j);
-}
-
 /* A whole set of values takes the place of another, or is dropped: no refusal leaves half a file
  * applied. */
 static int copy_options(struct options *to, const struct options *from)
@@ -179,7 +174,7 @@ static int copy_options(struct options *to, const struct options *from)
 int config_read_bytes(struct options *o, const char *name, const char *s, size_t n,
                       struct err_text *e)
 {
-    CLEANUP(json_decref_p) json_t *root = NULL;
+    CLEANUP(json_decrefp) json_t *root = NULL;
     struct scan c = {.s = s, .n = n, .line = 1};
     struct options next;
     json_error_t je;

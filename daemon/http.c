@@ -37,7 +37,7 @@
 /* So many bodies of the largest size may be in memory at once. */
 #define BODIES_AT_ONCE 6
 
-static enum MHD_Result add_headers(struct MHD_Response *r, const struct call *c)
+static void add_headers(struct MHD_Response *r, const struct call *c)
 {
     char n[16];
 
@@ -51,7 +51,6 @@ static enum MHD_Result add_headers(struct MHD_Response *r, const struct call *c)
     /* Connections must not outlive the requests at shutdown. */
     if (c->http->server->state == SERVER_STOPPING || c->http->server->state == SERVER_FAILED)
         (void)MHD_add_response_header(r, "Connection", "close");
-    return MHD_YES;
 }
 
 static enum MHD_Result queue_answer(struct call *c)
@@ -64,7 +63,7 @@ static enum MHD_Result queue_answer(struct call *c)
     if (!r)
         return MHD_NO;
     (void)MHD_add_response_header(r, "Content-Type", "application/json; charset=utf-8");
-    (void)add_headers(r, c);
+    add_headers(r, c);
     x = MHD_queue_response(c->conn, (unsigned int)c->status, r);
     MHD_destroy_response(r);
     return x;
@@ -94,7 +93,7 @@ static enum MHD_Result queue_stream(struct call *c)
         return MHD_NO;
     (void)MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
     (void)MHD_add_response_header(r, "Cache-Control", "no-store");
-    (void)add_headers(r, c);
+    add_headers(r, c);
     x = MHD_queue_response(c->conn, (unsigned int)c->status, r);
     MHD_destroy_response(r);
     return x;
@@ -147,7 +146,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
                                   const char *method, const char *version, const char *data,
                                   size_t *data_size, void **con_cls)
 {
-    struct listener *l = cls;
+    struct http_listener *l = cls;
     struct call *c = *con_cls;
 
     (void)version;
@@ -194,7 +193,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     *con_cls = NULL;
 }
 
-static void run(struct listener *l)
+static void run(struct http_listener *l)
 {
     unsigned long long ms;
 
@@ -273,7 +272,7 @@ static int on_deadline(sd_event_source *source, uint64_t t, void *arg)
     return 0;
 }
 
-static int listener_init(struct listener *l, struct http *h, int fd)
+static int listener_init(struct http_listener *l, struct http *h, int fd)
 {
     sd_event *ev = h->server->event;
     socklen_t len = sizeof(int);
@@ -349,7 +348,7 @@ void http_free(struct http *h)
     for (struct call *c = h->calls; c; c = c->next)
         call_hang_up(c);
     for (size_t i = 0; i < h->n_listeners; i++) {
-        struct listener *l = &h->listeners[i];
+        struct http_listener *l = &h->listeners[i];
 
         if (l->mhd) {
             /* The socket is not ours to close. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 /* One listening socket: libmicrohttpd has one a daemon. */
-struct listener {
+struct http_listener {
     struct http *http;
     struct MHD_Daemon *mhd; /* owned */
     bool is_unix;
@@ -21,7 +21,7 @@ struct listener {
 struct http {
     struct server *server;
     struct http_options options;
-    struct listener *listeners; /* owned, [n_listeners] */
+    struct http_listener *listeners; /* owned, [n_listeners] */
     size_t n_listeners;
     struct call *calls; /* owned list */
     uint32_t n_calls;

@@ -114,7 +114,7 @@ static int get_interface_description(const struct verb_context *c, json_t *param
     return *ret ? 0 : -ENOMEM;
 }
 
-/* A parameter that the verb does not take, or NULL.  A null value counts as absent. */
+/* A parameter that the verb does not take, or NULL. */
 static const char *find_unknown(const struct verb *v, json_t *parameters)
 {
     const char *key;
