@@ -32,7 +32,10 @@ struct sched_options {
     uint32_t max_queued; /* requests that may wait; more are refused */
 };
 
-/* `engine`, `tokenizer` and `event` are borrowed and outlive it.  Watches engine_fd in `event`. */
+/*
+ * `engine`, `tokenizer` and `event` are borrowed and outlive it.  Watches engine_fd in `event`.  0,
+ * -EINVAL when a step has no room for more rows than `parallel`, or another negative errno.
+ */
 int sched_new(sd_event *event, struct engine *engine, const struct tokenizer *tokenizer,
               const struct sched_options *o, struct sched **ret);
 /* Nothing may be running (see sched_stop). */
@@ -40,9 +43,9 @@ void sched_free(struct sched *s);
 
 /*
  * Takes a reference and runs `r`; the observer hears of it later, never from inside this call.
- * Errors, nothing taken: -E2BIG the prompt does not fit the context (n_prompt >= context),
- * ERR_CAPACITY it cannot fit the pool even alone, -EAGAIN the queue is full, -ESHUTDOWN while
- * stopping; words in `e`.
+ * Errors, nothing taken: -EINVAL an empty prompt or an id that no token has, -E2BIG the prompt does
+ * not fit the context (n_prompt >= context), ERR_CAPACITY it cannot fit the pool even alone,
+ * -EAGAIN the queue is full, -ESHUTDOWN while stopping, -ENOMEM; words in `e`.
  */
 int sched_submit(struct sched *s, struct request *r, struct err_text *e);
 
@@ -56,7 +59,7 @@ void sched_resume(struct sched *s, struct request *r);
 
 /*
  * No more requests; those that run or wait are cancelled when `cancel`, else they end by
- * themselves.  `idle` is called from the loop once nothing runs. May be called again, to cancel
+ * themselves.  `idle` is called from the loop once nothing runs.  May be called again, to cancel
  * after all.
  */
 void sched_stop(struct sched *s, bool cancel, void (*idle)(void *arg), void *arg);

@@ -36,8 +36,9 @@ int err_set(struct err_text *e, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*
- * Copies at most `n` bytes of untrusted text into `out` (size `size`) with control characters, quotes, backslashes and
- * non-ASCII bytes escaped as \xNN, so that it can stand in a message.  Returns `out`.
+ * Copies at most `n` bytes of untrusted text into `out` (size `size`) with control characters,
+ * quotes, backslashes and non-ASCII bytes escaped as \xNN, so that it can stand in a message.  What
+ * does not fit is left out, never cut inside an escape.  Returns `out`.
  */
 char *err_escape(char *out, size_t size, const char *s, size_t n);
 

@@ -11,22 +11,27 @@
  *                   leaves the lanes it does not reach alone.
  *   tree            16 lanes to one: a[l] += a[l+8] for l < 8, then a[l] += a[l+4] for l < 4, then
  *                   a[l] += a[l+2] for l < 2, then a[0] + a[1].
- *   Q8_0 product    activations in blocks of 32: scale d = max|x|/127 (f32), q = round-to-nearest-even(x * (1/d)),
- *                   0 when d is 0.  Block b, quad j (elements 4j..4j+3), s = the exact integer sum of the quad's
- *                   four products: acc[(b % 2) * 8 + j] = fma((float)s, dw[b] * dx[b], acc[…]), blocks in order; then the tree.
+ *   Q8_0 product    activations in blocks of 32: scale d = max|x|/127 (f32), q = x * (1/d) rounded
+ *                   to the nearest integer, ties to even, 0 when d is 0.  Block b, quad j (elements
+ *                   4j..4j+3), s = the exact integer sum of the quad's four products:
+ *                   acc[(b % 2) * 8 + j] = fma((float)s, dw[b] * dx[b], acc[…]), blocks in order;
+ *                   then the tree.
  *   exp             our own polynomial (vmath.h), also inside silu, sigmoid and softmax
- *   attention       splits of 512 keys counted from key 0; in a split: scores = dot (lanes as above) * scale, m = max,
- *                   p = exp(s - m), l = sum of p in 16 lanes by (key index in the split) % 16 and the tree,
- *                   acc[d] = fma(p, v[d], acc[d]) in key order.  Splits are folded from the left:
- *                   M = max(m, m'), e = exp(m - M), e' = exp(m' - M), l = fma(l', e', l * e), acc = fma(acc', e', acc * e); at the end
- *                   acc / l.
+ *   attention       splits of 512 keys counted from key 0; in a split: scores = dot (lanes as
+ *                   above) * scale, m = max, p = exp(s - m), l = sum of p in 16 lanes by (key index
+ *                   in the split) % 16 and the tree, acc[d] = fma(p, v[d], acc[d]) in key order.
+ *                   Splits are folded from the left: M = max(m, m'), e = exp(m - M),
+ *                   e' = exp(m' - M), l = fma(l', e', l * e), acc = fma(acc', e', acc * e); at the
+ *                   end acc / l.
  *   recurrences     element by element in token order, as written at each function
  *
  * So a result depends on its own inputs alone: not on how many rows are multiplied at once, which
- * thread does it, or which version runs.  Compiled with -ffp-contract=off: an fma is where we wrote one.
+ * thread does it, or which version runs.  Compiled with -ffp-contract=off: an fma is where we wrote
+ * one.
  *
- * Functions here neither allocate nor fail nor log.  Any thread may call them; concurrent calls must write
- * disjoint outputs.  Pointers need no alignment beyond their element's, but 64-byte aligned activations are faster.
+ * Functions here neither allocate nor fail nor log.  Any thread may call them; concurrent calls
+ * must write disjoint outputs.  Pointers need no alignment beyond their element's, but 64-byte
+ * aligned activations are faster.
  */
 #ifndef ENGINE_CPU_KERNELS_H
 #define ENGINE_CPU_KERNELS_H
@@ -45,12 +50,13 @@ enum {
 /*
  * y[t][r] = dot(w row r, x row t) for r in [r0, r1) and every activation row t < n_x.
  *
- * w     weights, rows of k elements of `type` (TENSOR_F32, F16, BF16, Q8_0), row_bytes apart
- * x     activation rows of k floats, x_ld floats apart; used by the float types
- * xq/xd the same rows quantised by quantize_q8 (xq: k int8 per row, xq_ld bytes apart, xd: k/32 floats per row, xd_ld apart); used by Q8_0
- * in    row t reads activation row in[t] (NULL: t)
- * out   row t goes to y + out[t] * y_ld (NULL: t)
- * acc   add to y instead of overwriting: y = y + dot (one rounding after the dot is complete)
+ * w       weights, rows of k elements of `type` (TENSOR_F32, F16, BF16, Q8_0), row_bytes apart
+ * x       activation rows of k floats, x_ld floats apart; used by the float types
+ * xq, xd  the same rows quantised by quantize_q8, used by Q8_0: k int8 per row, xq_ld bytes apart,
+ *         and k/32 floats per row, xd_ld apart
+ * in      row t reads activation row in[t] (NULL: t)
+ * out     row t goes to y + out[t] * y_ld (NULL: t)
+ * acc     add to y instead of overwriting: y = y + dot (one rounding after the dot is complete)
  */
 struct matmul {
     const void *w;
@@ -71,11 +77,14 @@ struct matmul {
 };
 
 /*
- * Attention of query rows of one sequence on one K/V head.  Query row i (0 <= i < n_rows) stands at position pos0 + i
- * and sees the keys [first_key, pos0 + i] (first_key is 1 for the draft layer, whose row 0 is masked; a row that sees no key gives zeros).
+ * Attention of query rows of one sequence on one K/V head.  Query row i (0 <= i < n_rows) stands at
+ * position pos0 + i and sees the keys [first_key, pos0 + i] (first_key is 1 for the draft layer,
+ * whose row 0 is masked; a row that sees no key gives zeros).
  *
- * pages[p]  base of the unit that holds keys 64p .. 64p+63; K of this layer and head at k_off, V at v_off, each [64][head_dim] of kv_type
- * q         [n_rows] rows q_ld floats apart; the group's n_group query heads follow each other, head_dim floats each (rotated, not scaled)
+ * pages[p]  base of the unit that holds keys 64p .. 64p+63; K of this layer and head at k_off, V at
+ *           v_off, each [64][head_dim] of kv_type
+ * q         [n_rows] rows q_ld floats apart; the group's n_group query heads follow each other,
+ *           head_dim floats each (rotated, not scaled)
  * out       the same shape, out_ld apart
  */
 struct attention {
@@ -99,8 +108,11 @@ struct attention {
  * The gated delta rule of one value head over n rows (deltanet.md 4.3, steps 4 to 7):
  *   q, k are l2-normalised here: u / sqrt(sum u^2 + 1e-6), the sum in lanes and tree
  *   beta = sigmoid(b), alpha = exp(a_coef * softplus(a + dt))
- *   S[i][j] = alpha * S[i][j];  p[j] = sum_i fma(k[i], S[i][j]) in order of i from +0;  d[j] = beta * (v[j] - p[j]);
- *   S[i][j] = fma(k[i], d[j], S[i][j]);  o[j] = (sum_i fma(q[i], S[i][j]) in order of i) / sqrt(dim)
+ *   S[i][j] = alpha * S[i][j]
+ *   p[j] = sum_i fma(k[i], S[i][j]) in order of i from +0
+ *   d[j] = beta * (v[j] - p[j])
+ *   S[i][j] = fma(k[i], d[j], S[i][j])
+ *   o[j] = (sum_i fma(q[i], S[i][j]) in order of i) / sqrt(dim)
  * then the gated norm of step 8: o = rmsnorm(o, eps, norm) * silu(z).
  *
  * state [dim][dim], key index i slow, value index j fast; updated in place
@@ -123,12 +135,18 @@ struct delta {
 struct kernels {
     const char *name; /* "c", "avx2", "avx512" */
 
-    /* Bytes of scratch that matmul wants per thread for rows of k elements; 64-byte aligned by the caller. */
+    /*
+     * Bytes of scratch that matmul wants per thread for rows of k elements; 64-byte aligned by the
+     * caller.
+     */
     size_t (*matmul_scratch)(uint32_t k);
     /* Rows [r0, r1) of the product.  Efficient when r1 - r0 >= 16. */
     void (*matmul)(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch);
 
-    /* x[k] to q[k], d[k/32]; k a multiple of 32.  Non-finite input gives a non-finite scale, so that it shows in the product. */
+    /*
+     * x[k] to q[k], d[k/32]; k a multiple of 32.  Non-finite input gives a non-finite scale, so
+     * that it shows in the product.
+     */
     void (*quantize_q8)(const float *x, uint32_t k, int8_t *q, float *d);
 
     /* One row of any supported weight type to floats. */
@@ -137,16 +155,18 @@ struct kernels {
     /* y = x * (1 / sqrt(mean(x^2) + eps)) * w; the sum of squares is dot(x, x).  y may be x. */
     void (*rmsnorm)(const float *x, const float *w, float eps, uint32_t n, float *y);
 
-    void (*add)(float *y, const float *x, uint32_t n);             /* y += x */
-    void (*axpy)(float *y, float a, const float *x, uint32_t n);   /* y = fma(a, x, y) */
-    void (*scale)(float *y, float a, uint32_t n);                   /* y *= a */
-    void (*silu_mul)(const float *g, const float *u, uint32_t n, float *y); /* y = silu(g) * u, silu(z) = z / (1 + exp(-z)) */
-    void (*sigmoid_mul)(float *y, const float *g, uint32_t n);      /* y *= 1 / (1 + exp(-g)) */
-    void (*softmax)(float *x, uint32_t n);                          /* sum in lanes and tree; then x / sum */
+    void (*add)(float *y, const float *x, uint32_t n);           /* y += x */
+    void (*axpy)(float *y, float a, const float *x, uint32_t n); /* y = fma(a, x, y) */
+    void (*scale)(float *y, float a, uint32_t n);                /* y *= a */
+    /* y = silu(g) * u, silu(z) = z / (1 + exp(-z)) */
+    void (*silu_mul)(const float *g, const float *u, uint32_t n, float *y);
+    void (*sigmoid_mul)(float *y, const float *g, uint32_t n); /* y *= 1 / (1 + exp(-g)) */
+    void (*softmax)(float *x, uint32_t n); /* sum in lanes and tree; then x / sum */
 
     /*
-     * Rotates the first n_rot floats of a head in place; cs holds n_rot/2 cosines, then n_rot/2 sines.
-     * neox: pairs (p, p + n_rot/2), else (2p, 2p+1).  a' = fma(a, cos, -(b * sin)), b' = fma(a, sin, b * cos).
+     * Rotates the first n_rot floats of a head in place; cs holds n_rot/2 cosines, then n_rot/2
+     * sines.  neox: pairs (p, p + n_rot/2), else (2p, 2p+1).
+     * a' = fma(a, cos, -(b * sin)), b' = fma(a, sin, b * cos).
      */
     void (*rope)(float *head, uint32_t n_rot, bool neox, const float *cs);
 
@@ -157,35 +177,46 @@ struct kernels {
     size_t (*attention_scratch)(uint32_t head_dim, uint32_t n_group, uint32_t n_rows);
     /* Query rows [r0, r1): all splits, folded, written to out.  Efficient when r1 - r0 >= 8. */
     void (*attention)(const struct attention *a, uint32_t r0, uint32_t r1, void *scratch);
-    /* One split of one row: n_group partials of ATTN_PARTIAL_FLOATS each.  With attention_fold the same bits as attention(). */
-    void (*attention_split)(const struct attention *a, uint32_t row, uint32_t i_split, float *partials, void *scratch);
+    /*
+     * One split of one row: n_group partials of ATTN_PARTIAL_FLOATS each.  With attention_fold the
+     * same bits as attention().
+     */
+    void (*attention_split)(const struct attention *a, uint32_t row, uint32_t i_split,
+                            float *partials, void *scratch);
     /* Folds n_splits partials of one query head, `stride` floats apart, into out[head_dim]. */
-    void (*attention_fold)(const float *partials, size_t stride, uint32_t n_splits, uint32_t head_dim, float *out);
+    void (*attention_fold)(const float *partials, size_t stride, uint32_t n_splits,
+                           uint32_t head_dim, float *out);
 
     /*
      * Causal depthwise convolution and SiLU over channels [c0, c1) of n_rows rows:
-     * y[t][c] = silu(w[c][0]*h[t-taps+1][c] + … + w[c][taps-1]*m[t][c]), each product an fma in tap order, from
-     * fl(w0*h0).  `hist` [taps-1][n_ch] holds the raw rows before row 0, oldest first, and is updated to those before row n_rows.
+     * y[t][c] = silu(w[c][0]*h[t-taps+1][c] + … + w[c][taps-1]*m[t][c]), each product an fma in tap
+     * order, from fl(w0*h0).  `hist` [taps-1][n_ch] holds the raw rows before row 0, oldest first,
+     * and is updated to those before row n_rows.
      */
-    void (*conv_silu)(const float *m, size_t m_ld, uint32_t n_rows, const float *w, uint32_t taps, float *hist,
-                      uint32_t n_ch, uint32_t c0, uint32_t c1, float *y, size_t y_ld);
+    void (*conv_silu)(const float *m, size_t m_ld, uint32_t n_rows, const float *w, uint32_t taps,
+                      float *hist, uint32_t n_ch, uint32_t c0, uint32_t c1, float *y, size_t y_ld);
 
     void (*delta_rows)(const struct delta *d);
 
-    /* 1 when all n values are finite. */
+    /* True when all n values are finite. */
     bool (*all_finite)(const float *x, size_t n);
 };
 
-/* The version named "c", "avx2" or "avx512"; NULL when this build or this processor lacks it.  NULL name: the fastest. */
+/*
+ * The version named "c", "avx2" or "avx512"; NULL when this build or this processor lacks it.  NULL
+ * name: the fastest.
+ */
 const struct kernels *kernels_get(const char *name);
 
 /*
- * cos and sin of pos * inv_freq for every pair: the product in f32, then our own reduction and polynomials in
- * double, rounded once.  cs: n_rot/2 cosines, then n_rot/2 sines.  The same bits everywhere.
+ * cos and sin of pos * inv_freq for every pair: the product in f32, then our own reduction and
+ * polynomials in double, rounded once.  cs: n_rot/2 cosines, then n_rot/2 sines.  The same bits
+ * everywhere.
  */
 void rope_table(uint32_t pos, const float *inv_freq, uint32_t n_rot, float *cs);
 
-/* Half precision by the rules of IEEE, subnormals included; slow paths for tests and single values. */
+/* Half precision by the rules of IEEE, subnormals included; slow paths for tests and single values.
+ */
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float f);
 float bf16_to_float(uint16_t h);

@@ -30,13 +30,14 @@ void pool_barrier(struct pool *p);
 
 /*
  * Work sharing inside fn: items 0..n-1 are handed out in pieces of `grain`, each to one member.
- * A counter serves one loop; pool_barrier between that loop and its next use, and one member resets it.
- * Typical use: a ring of counters, each reset by member 0 two phases before it is used.
+ * A counter serves one loop; between that loop and its next use one member resets it, with a
+ * pool_barrier on both sides.  cpu_phase (matmul.c) keeps a ring of counters for that.
  */
 struct pool_counter {
     _Alignas(64) atomic_uint next;
 };
 /* Takes the next piece: 1 with [*ret_begin, *ret_end) set, or 0 when nothing is left. */
-int pool_take(struct pool_counter *c, uint32_t n, uint32_t grain, uint32_t *ret_begin, uint32_t *ret_end);
+int pool_take(struct pool_counter *c, uint32_t n, uint32_t grain, uint32_t *ret_begin,
+              uint32_t *ret_end);
 
 #endif
