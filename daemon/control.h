@@ -10,7 +10,7 @@
 struct control;
 struct server;
 
-/* `fd` is a listening AF_UNIX socket, borrowed until control_free. */
+/* `fd` is a listening AF_UNIX socket, borrowed until control_free.  0 or a negative errno. */
 int control_new(struct server *s, int fd, struct control **ret);
 void control_free(struct control *c);
 

@@ -3,7 +3,7 @@
  * JSON text, written piece by piece into a buf.
  *
  * For the answers of the API, where every token makes an object: no tree is built.  The caller
- * writes the punctuation.  All return 0 or buf's errors.
+ * writes the punctuation.  All return 0 or buf's errors.  Any thread, with a buf of its own.
  */
 #ifndef DAEMON_JSON_OUT_H
 #define DAEMON_JSON_OUT_H

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory this process could still take, and how the pool of units is sized from it. */
+/*
+ * How much memory this process could still take, and how the pool of units is sized from it.
+ *
+ * Any thread: no state of its own.  Sizes are bytes.
+ */
 #ifndef DAEMON_MEMORY_H
 #define DAEMON_MEMORY_H
 

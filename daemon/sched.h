@@ -73,6 +73,7 @@ struct slot_info {
     uint32_t n_pages;
 };
 uint32_t sched_n_slots(const struct sched *s);
+/* i < sched_n_slots. */
 void sched_slot(const struct sched *s, uint32_t i, struct slot_info *ret);
 
 struct sched_totals {

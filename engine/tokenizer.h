@@ -33,11 +33,13 @@ struct token_list {
     size_t n, cap;
 };
 void token_list_done(struct token_list *l);
+/* 0 or -ENOMEM. */
 int token_list_add(struct token_list *l, int32_t id);
 
 /*
  * ERR_UNSUPPORTED by name for another tokenizer model (SPM, WordPiece, …) or an unknown
- * pre-tokenizer; ERR_DAMAGED for arrays that contradict each other.
+ * pre-tokenizer; ERR_DAMAGED for arrays that contradict each other; ERR_CAPACITY past 4 GiB of
+ * text; -ENOMEM.
  */
 int tokenizer_new(const struct gguf *g, struct tokenizer **ret, struct err_text *e);
 void tokenizer_free(struct tokenizer *t);
@@ -63,7 +65,10 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
  */
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, size_t *ret_n);
 
-/* Whole text, raw bytes; invalid UTF-8 is for the caller to repair (utf8_stream). */
+/*
+ * Whole text, raw bytes; invalid UTF-8 is for the caller to repair (utf8_stream).  0, or buf's
+ * errors with `out` as before.
+ */
 int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
                      struct buf *out);
 

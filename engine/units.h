@@ -17,6 +17,7 @@ struct units {
     uint32_t *free; /* owned, stack of n_free free units */
 };
 
+/* All free.  0 or -ENOMEM. */
 int units_init(struct units *u, uint32_t n);
 void units_done(struct units *u);
 
