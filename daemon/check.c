@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/check.h"
 
+#include "daemon/lifecycle.h"
 #include "daemon/log.h"
 #include "daemon/memory.h"
 #include "engine/engine.h"
@@ -35,5 +36,5 @@ int check_model(const struct options *o, const char *path, FILE *f)
         log_msg(LOG_ERR, "%s", e.s[0] ? e.s : err_str(r));
     tokenizer_free(t);
     model_free(m);
-    return r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return r == 0 ? EXIT_SUCCESS : EXIT_CODE_CONFIG;
 }

@@ -18,7 +18,7 @@ struct http_options {
                        borrowed until http_free */
     size_t n_fds;
     uint64_t max_body; /* bytes; a larger body is 413 */
-    uint32_t max_connections;
+    uint32_t max_connections; /* of each socket; more wait in its backlog */
 };
 
 int http_new(struct server *s, const struct http_options *o, struct http **ret);
