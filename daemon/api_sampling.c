@@ -198,6 +198,36 @@ static int sampling_bias(const json_t *o, const struct tokenizer *t, struct requ
     return json_is_object(j) ? bias_object(j, n_vocab, r, e) : bias_pairs(j, n_vocab, r, e);
 }
 
+/* Some token must be left to sample, or the request could only fail once its prompt was read. */
+static int check_bans(const struct tokenizer *t, const struct request *r, struct api_error *e)
+{
+    const uint32_t n_vocab = tokenizer_n_vocab(t);
+    const struct sampler_params *p = &r->sampling;
+    size_t n_end = 0, n_left = n_vocab;
+    const int32_t *end_ids = tokenizer_end_ids(t, &n_end);
+    bool *banned;
+
+    if (!r->ignore_eos)
+        n_end = 0;
+    if (p->n_bias + n_end < n_vocab)
+        return 0;
+    banned = calloc(n_vocab, sizeof *banned);
+    if (!banned)
+        return api_error_oom(e);
+    for (size_t i = 0; i < p->n_bias + n_end; i++) {
+        const int32_t id = i < p->n_bias ? p->bias[i].id : end_ids[i - p->n_bias];
+
+        if (i < p->n_bias && p->bias[i].bias != -INFINITY)
+            continue;
+        n_left -= !banned[id];
+        banned[id] = true;
+    }
+    free(banned);
+    return n_left > 0 ? 0
+                      : api_bad_field(e, "logit_bias", "logit_bias%s bans every token",
+                                      n_end > 0 ? " with ignore_eos" : "");
+}
+
 int completion_sampling(const json_t *o, const struct completion_limits *limits, struct request *r,
                         struct api_error *e)
 {
@@ -215,5 +245,8 @@ int completion_sampling(const json_t *o, const struct completion_limits *limits,
     rc = api_get_bool(o, "ignore_eos", &r->ignore_eos, e);
     if (rc < 0)
         return rc;
-    return sampling_bias(o, limits->tokenizer, r, e);
+    rc = sampling_bias(o, limits->tokenizer, r, e);
+    if (rc < 0)
+        return rc;
+    return check_bans(limits->tokenizer, r, e);
 }

@@ -17,7 +17,7 @@ struct http_options {
     const int *fds; /* listening sockets; the array is read by http_new only, the sockets are
                        borrowed until http_free */
     size_t n_fds;
-    uint64_t max_body; /* bytes; a larger body is 413 */
+    uint64_t max_body;        /* bytes; a larger body is 413 */
     uint32_t max_connections; /* of each socket; more wait in its backlog */
 };
 

@@ -188,6 +188,9 @@ START_TEST(a_bias_is_an_object_or_pairs_and_minus_100_bans)
     ck_assert_uint_eq(request->sampling.n_bias, 2);
     ck_assert(request->bias[0].id == 3 && request->bias[0].bias == 100.0f);
     ck_assert(request->bias[1].id == 2 && isinf(request->bias[1].bias));
+    /* One token is left: one is banned twice; -99 is no ban. */
+    must_parse("\"logit_bias\":[[0,false],[1,-100],[2,-100],[3,-100],[3,-100]]");
+    must_parse("\"logit_bias\":[[0,-99],[1,-100],[2,-100],[3,-100],[4,-100]]");
     must_parse("\"logit_bias\":{}");
     must_parse("\"logit_bias\":[]");
     ck_assert_uint_eq(request->sampling.n_bias, 0);
@@ -296,6 +299,10 @@ static const struct bad bad_fields[] = {
     {"\"logit_bias\":{\"1\":101}", "logit_bias", "-100 to 100"},
     {"\"logit_bias\":{\"1\":true}", "logit_bias", "true"},
     {"\"logit_bias\":{\"1\":null}", "logit_bias", "null"},
+    {"\"logit_bias\":[[0,-100],[1,-100],[2,false],[3,-100],[4,-100]]", "logit_bias",
+     "bans every token"},
+    {"\"ignore_eos\":true,\"logit_bias\":[[1,-100],[2,-100],[3,-100],[4,-100]]", "logit_bias",
+     "with ignore_eos bans every token"},
     {"\"logit_bias\":[5]", "logit_bias", "logit_bias[0]"},
     {"\"logit_bias\":[[1,1],[1]]", "logit_bias", "logit_bias[1]"},
     {"\"logit_bias\":[[\"a\",1]]", "logit_bias", "logit_bias[0]"},
