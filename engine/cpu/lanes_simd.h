@@ -8,15 +8,6 @@
 
 #include "engine/cpu/vmath.h"
 
-/* Loops whose arrays are to become registers: the compiler has to unroll them early. */
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define UNROLLED(i, n)                 UNROLL for (uint32_t i = 0; i < (n); i++)
-#define UNROLLED_BY(i, begin, n, step) UNROLL for (uint32_t i = begin; i < (n); i += (step))
-
 /* How many of the n values left belong to vector h of their group of 16: at most VF, at least 0. */
 static ALWAYS_INLINE uint32_t lanes_in(uint32_t n, uint32_t h)
 {

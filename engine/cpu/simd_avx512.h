@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
+#include "engine/cpu/unroll.h"
 
 enum {
     VF = 16,
