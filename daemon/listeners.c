@@ -15,13 +15,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
 
 enum {
-    BACKLOG = 4096
-}; /* the kernel cuts it to somaxconn; clients wait here while the model loads */
+    BACKLOG = 4096, /* the kernel cuts it to somaxconn; clients wait here while the model loads */
+    LOCK_TRIES = 50,
+    LOCK_PAUSE_NS = 20000000,
+};
 
 static void listener_close(struct listener *l)
 {
@@ -144,7 +147,8 @@ static int clear_stale(const char *path, const struct sockaddr_un *a, struct err
 /*
  * The directory of `path`, made (0700) if only itself is missing, and locked, so that two daemons
  * that start at once do not remove each other's new socket.  -1 when that fails: bind then says
- * what is wrong.
+ * what is wrong.  Whoever may read the directory can lock it, so nobody is waited for longer than a
+ * daemon takes to bind.
  */
 static int lock_dir(const char *path)
 {
@@ -158,8 +162,8 @@ static int lock_dir(const char *path)
         (void)snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
     (void)mkdir(dir, 0700);
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0)
-        (void)flock(fd, LOCK_EX);
+    for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) < 0; i++)
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_NS}, NULL);
     return fd;
 }
 
@@ -307,6 +311,9 @@ int listeners_open(const struct options *o, struct listeners *ret, struct err_te
     int r;
 
     r = take_all_passed(&l, e);
+    if (r == 0 && o->api_socket && o->control_socket &&
+        strcmp(o->api_socket, o->control_socket) == 0)
+        r = err_set(e, -EINVAL, "api_socket and control_socket are both %.60s", o->api_socket);
     if (r == 0 && l.n_api == 0) {
         r = make_listener(o, o->api_socket, STRATA_API_SOCKET, &l.api[0], e);
         l.n_api = r == 0;

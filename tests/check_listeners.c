@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -179,6 +180,35 @@ START_TEST(somebody_elses_new_socket_is_not_removed_at_the_end)
     listeners_close(&l);
     ck_assert_int_eq(connect_to(path), 0);
     (void)close(other.fd);
+}
+END_TEST
+
+START_TEST(a_stranger_that_locks_the_directory_does_not_hold_up_the_start)
+{
+    const int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct listener l;
+
+    ck_assert_int_ge(lock, 0);
+    ck_assert_int_eq(flock(lock, LOCK_EX), 0);
+    ck_assert_msg(listener_bind(path, &l, &e) == 0, "%s", e.s);
+    ck_assert_int_eq(connect_to(path), 0);
+    (void)close(l.fd);
+    (void)close(lock);
+}
+END_TEST
+
+START_TEST(one_path_for_both_sockets_is_refused_by_the_names_of_the_options)
+{
+    struct listeners l;
+    struct options o;
+
+    make_options(&o);
+    (void)strcpy(o.control_socket, "x");
+    free(o.api_socket);
+    o.api_socket = strdup("x");
+    ck_assert_int_eq(listeners_open(&o, &l, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.s, "api_socket and control_socket are both"));
+    options_done(&o);
 }
 END_TEST
 
@@ -399,6 +429,8 @@ int main(void)
     tcase_add_test(t, a_living_socket_with_a_full_backlog_is_alive_too);
     tcase_add_test(t, a_file_or_a_link_in_the_way_is_left_alone);
     tcase_add_test(t, somebody_elses_new_socket_is_not_removed_at_the_end);
+    tcase_add_test(t, a_stranger_that_locks_the_directory_does_not_hold_up_the_start);
+    tcase_add_test(t, one_path_for_both_sockets_is_refused_by_the_names_of_the_options);
     tcase_add_test(t, a_path_that_is_too_long_is_refused_with_the_limit);
     tcase_add_test(t, the_runtime_directories_are_made_with_their_modes);
     tcase_add_test(t, a_link_in_place_of_a_directory_is_not_followed);
