@@ -4,6 +4,7 @@
  * and inputs with everything in them.  What the values should be is in check_kernels_math.c.
  */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,29 @@ START_TEST(products_have_equal_bits_for_every_type_of_weights)
         check_matmul(&r, KIND, types[t]);
         guarded_free_all();
     }
+}
+END_TEST
+
+/* Lanes that a short last group does not reach must not be touched, not even by adding 0. */
+START_TEST(a_lane_of_minus_zero_survives_a_short_last_group)
+{
+    uint16_t w[4 * 40];
+    float x[3 * 40], y[3 * 4];
+    uint32_t k = (uint32_t)_i;
+    struct matmul m = {
+        .w = w, .type = TENSOR_F16, .k = k, .row_bytes = 2 * k, .x = x, .x_ld = k, .y_ld = 4};
+
+    for (uint32_t i = 0; i < 4 * k; i++)
+        w[i] = 1; /* 2^-24 */
+    for (uint32_t i = 0; i < 3 * k; i++)
+        x[i] = -0x1p-149f; /* the product rounds to -0 */
+    for (uint32_t v0 = 0; v0 <= n_v; v0++)
+        for (m.n_x = 1; m.n_x <= 3; m.n_x++) {
+            run_matmul(v0 < n_v ? v[v0] : c, &m, 0, 4, y);
+            for (uint32_t i = 0; i < 4 * m.n_x; i++)
+                ck_assert(y[i] == 0 && (signbit(y[i]) != 0) == (k >= 16));
+        }
+    guarded_free_all();
 }
 END_TEST
 
@@ -556,6 +580,7 @@ int main(void)
     c = kernels_get("c");
     n_v = vector_versions(v);
     tcase_add_loop_test(t, products_have_equal_bits_for_every_type_of_weights, 0, n);
+    tcase_add_loop_test(t, a_lane_of_minus_zero_survives_a_short_last_group, 1, 41);
     tcase_add_loop_test(t, quantised_activations_have_equal_bytes, 0, n);
     tcase_add_loop_test(t, weights_become_equal_floats, 0, n);
     tcase_add_loop_test(t, every_half_becomes_the_same_float, 0, 256);
