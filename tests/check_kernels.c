@@ -41,18 +41,6 @@ static float *random_floats(struct rng *r, enum kinds kind, size_t n)
     return x;
 }
 
-static void shuffled(struct rng *r, uint32_t *p, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        p[i] = i;
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t j = rng_below(r, i), t = p[i - 1];
-
-        p[i - 1] = p[j];
-        p[j] = t;
-    }
-}
-
 static void run_matmul(const struct kernels *k, struct matmul *m, uint32_t r0, uint32_t r1,
                        float *y)
 {
@@ -82,7 +70,7 @@ static void check_matmul(struct rng *r, enum kinds kind, uint32_t type)
     fill_weights(r, kind, type, k, n_rows, w);
     for (uint32_t t = 0; t < n_x; t++)
         in[t] = rng_below(r, n_in);
-    shuffled(r, out, n_x);
+    rng_order(r, out, n_x);
     m.in = rng_below(r, 2) ? in : NULL;
     m.out = rng_below(r, 2) ? out : NULL;
     m.acc = rng_below(r, 2);

@@ -35,6 +35,18 @@ uint32_t rng_range(struct rng *r, uint32_t lo, uint32_t hi)
     return lo + rng_below(r, hi - lo + 1);
 }
 
+void rng_order(struct rng *r, uint32_t *p, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = i;
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = rng_below(r, i), t = p[i - 1];
+
+        p[i - 1] = p[j];
+        p[j] = t;
+    }
+}
+
 float rng_normal(struct rng *r)
 {
     float sum = 0;

@@ -22,7 +22,9 @@ void rng_init(struct rng *r, uint64_t seed);
 uint64_t rng_next(struct rng *r);
 uint32_t rng_below(struct rng *r, uint32_t n);               /* [0, n) */
 uint32_t rng_range(struct rng *r, uint32_t lo, uint32_t hi); /* [lo, hi] */
-float rng_normal(struct rng *r);                             /* roughly N(0, 1) */
+/* 0 .. n-1 in any order */
+void rng_order(struct rng *r, uint32_t *p, uint32_t n);
+float rng_normal(struct rng *r); /* roughly N(0, 1) */
 
 enum kinds {
     KIND_NORMAL, /* ordinary activations */
