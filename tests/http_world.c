@@ -113,7 +113,8 @@ void world_free(struct world *w)
         client_close(&w->clients[i]);
     w->engine_runs = true;
     UNTIL(w, http_n_active(s->http) == 0);
-    ck_assert_uint_eq(s->http->body_used, 0);
+    /* A body of a client that left may still be in a front thread's hands. */
+    UNTIL(w, s->http->body_used == 0);
     sched_stop(s->sched, true, set_true, &idle);
     UNTIL(w, idle);
     ck_assert_uint_eq(world_totals(w).running + world_totals(w).queued, 0);
