@@ -163,7 +163,8 @@ struct backend {
     struct attn_item *items; /* owned; grows */
     uint32_t n_items, cap_items;
     uint32_t n_split_items; /* items of single splits come first */
-    struct pool_counter counters[N_COUNTERS];
+    /* Owned, [N_COUNTERS]; inside it would make a struct of 64-byte alignment, on the stack too. */
+    struct pool_counter *counters;
 };
 
 /* A member's view while a step runs. */

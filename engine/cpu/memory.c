@@ -105,6 +105,7 @@ static void carve_shared(struct carve *c, struct backend *b)
     b->row_run = place(c, rows, sizeof *b->row_run);
     b->logit_rows = place(c, rows, sizeof *b->logit_rows);
     b->inv_freq = place(c, hp->n_rot / 2, f);
+    b->counters = place(c, N_COUNTERS, sizeof *b->counters);
 }
 
 static size_t scratch_bytes(const struct backend *b)
@@ -267,7 +268,7 @@ int cpu_memory_open(struct engine *engine, const struct model *m, const struct e
     r = measure(&t, &shared, &one_seq, e);
     if (r < 0)
         return r;
-    b = aligned_alloc(64, (sizeof *b + 63) & ~(size_t)63);
+    b = malloc(sizeof *b);
     if (!b)
         return -ENOMEM;
     *b = t;
