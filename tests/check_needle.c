@@ -18,6 +18,12 @@ START_TEST(greedy_ids_are_the_golden_ones)
     runner_open(&r, golden_path("needle-f16.gguf"), &(struct runner_options){.n_threads = 2});
     for (size_t i = 0; i < n_cases; i++) {
         const struct golden *g = &cases[i];
+
+        /* Sanitizer builds read some tens of tokens a second. */
+        if (getenv("STRATA_TEST_SHORT") && g->prompt.n > 200) {
+            printf("STRATA_TEST_SHORT: case %zu of %zu tokens left out\n", i, g->prompt.n);
+            continue;
+        }
         struct sequence *s = runner_sequence(&r);
         int32_t id = runner_read(&r, s, g->prompt.ids, (uint32_t)g->prompt.n, 512, NULL);
 
