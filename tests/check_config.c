@@ -31,25 +31,24 @@ static int read_text(const char *s, struct err_text *e)
 }
 
 START_TEST(a_good_file_sets_its_keys_and_no_others)
-    {
-        struct err_text e;
+{
+    struct err_text e;
 
-        ck_assert_int_eq(
-            read_text(
-                "{\n  \"model\": \"/m/a.gguf\",\n  \"parallel\": 8,\n  \"kv_type\": \"bf16\",\n"
-                "  \"deterministic\": true, \"monitor_cache_window\": null, \"disk_mib\": 0, "
-                "\"cache\": false,\n"
-                "  \"isolation\": \"uid\", \"threads\": 2.0\n}\n",
-                &e),
-            0);
-        ck_assert_str_eq(o.model, "/m/a.gguf");
-        ck_assert_uint_eq(o.parallel, 8);
-        ck_assert_uint_eq(o.threads, 2);
-        ck_assert_str_eq(o.kv_type, "bf16");
-        ck_assert(o.deterministic);
-        ck_assert_uint_eq(o.monitor_cache_window, 20);
-        ck_assert_uint_eq(o.max_gap_ms, 200);
-    }
+    ck_assert_int_eq(
+        read_text("{\n  \"model\": \"/m/a.gguf\",\n  \"parallel\": 8,\n  \"kv_type\": \"bf16\",\n"
+                  "  \"deterministic\": true, \"monitor_cache_window\": null, \"disk_mib\": 0, "
+                  "\"cache\": false,\n"
+                  "  \"isolation\": \"uid\", \"threads\": 2.0\n}\n",
+                  &e),
+        0);
+    ck_assert_str_eq(o.model, "/m/a.gguf");
+    ck_assert_uint_eq(o.parallel, 8);
+    ck_assert_uint_eq(o.threads, 2);
+    ck_assert_str_eq(o.kv_type, "bf16");
+    ck_assert(o.deterministic);
+    ck_assert_uint_eq(o.monitor_cache_window, 20);
+    ck_assert_uint_eq(o.max_gap_ms, 200);
+}
 END_TEST
 
 static const struct {
@@ -108,108 +107,107 @@ static const struct {
 };
 
 START_TEST(a_bad_file_is_refused_with_line_and_key)
-    {
-        struct err_text e = {""};
+{
+    struct err_text e = {""};
 
-        ck_assert_int_lt(read_text(bad_files[_i].file, &e), 0);
-        ck_assert_msg(strncmp(e.s, bad_files[_i].text, strlen(bad_files[_i].text)) == 0, "%s", e.s);
-    }
+    ck_assert_int_lt(read_text(bad_files[_i].file, &e), 0);
+    ck_assert_msg(strncmp(e.s, bad_files[_i].text, strlen(bad_files[_i].text)) == 0, "%s", e.s);
+}
 END_TEST
 
 START_TEST(nothing_of_a_refused_file_is_used)
-    {
-        struct err_text e;
+{
+    struct err_text e;
 
-        ck_assert_int_lt(read_text("{\"model\": \"a\", \"parallel\": 9, \"nope\": 1}", &e), 0);
-        ck_assert_ptr_null(o.model);
-        ck_assert_uint_eq(o.parallel, 4);
-    }
+    ck_assert_int_lt(read_text("{\"model\": \"a\", \"parallel\": 9, \"nope\": 1}", &e), 0);
+    ck_assert_ptr_null(o.model);
+    ck_assert_uint_eq(o.parallel, 4);
+}
 END_TEST
 
 /* The line in the message is that of the bad key, whatever stands before it. */
 START_TEST(the_line_is_right_whatever_comes_before)
-    {
-        static const char *const parts[] = {
-            "\"threads\": 3",           "\"model\": \"a\\\"b:{[\"", "\"context\":\n\n 100",
-            "\"state_dir\": \"}\\\\\"", "\"api_socket\"\n:\n\"x\"", "\"vram_mib\" : 5",
-        };
-        unsigned int seed = (unsigned int)_i, line = 1, wanted = 0;
-        unsigned int bad = seed % 7;
-        char text[1024] = "{", want[64];
-        struct err_text e;
+{
+    static const char *const parts[] = {
+        "\"threads\": 3",           "\"model\": \"a\\\"b:{[\"", "\"context\":\n\n 100",
+        "\"state_dir\": \"}\\\\\"", "\"api_socket\"\n:\n\"x\"", "\"vram_mib\" : 5",
+    };
+    unsigned int seed = (unsigned int)_i, line = 1, wanted = 0;
+    unsigned int bad = seed % 7;
+    char text[1024] = "{", want[64];
+    struct err_text e;
 
-        for (unsigned int i = 0; i < 7; i++) {
-            const char *part = i == bad ? "\"bad_key\": 1" : parts[(i < bad ? i : i - 1)];
+    for (unsigned int i = 0; i < 7; i++) {
+        const char *part = i == bad ? "\"bad_key\": 1" : parts[(i < bad ? i : i - 1)];
 
-            seed = seed * 1103515245 + 12345;
-            if (i > 0)
-                (void)strcat(text, ",");
-            for (unsigned int k = 0; k < (seed >> 16) % 4; k++)
-                (void)strcat(text, (seed >> 20) & 1 ? "\n" : "\r\n");
-            if (i == bad) {
-                for (const char *p = text; *p; p++)
-                    line += *p == '\n';
-                wanted = line;
-            }
-            (void)strcat(text, part);
+        seed = seed * 1103515245 + 12345;
+        if (i > 0)
+            (void)strcat(text, ",");
+        for (unsigned int k = 0; k < (seed >> 16) % 4; k++)
+            (void)strcat(text, (seed >> 20) & 1 ? "\n" : "\r\n");
+        if (i == bad) {
+            for (const char *p = text; *p; p++)
+                line += *p == '\n';
+            wanted = line;
         }
-        (void)strcat(text, "\n}");
-        (void)snprintf(want, sizeof want, "x.json:%u: unknown key \"bad_key\"", wanted);
-        ck_assert_int_eq(read_text(text, &e), -EINVAL);
-        ck_assert_msg(strncmp(e.s, want, strlen(want)) == 0, "%s\n%s\n%s", e.s, want, text);
+        (void)strcat(text, part);
     }
+    (void)strcat(text, "\n}");
+    (void)snprintf(want, sizeof want, "x.json:%u: unknown key \"bad_key\"", wanted);
+    ck_assert_int_eq(read_text(text, &e), -EINVAL);
+    ck_assert_msg(strncmp(e.s, want, strlen(want)) == 0, "%s\n%s\n%s", e.s, want, text);
+}
 END_TEST
 
 START_TEST(deep_nesting_and_large_files_are_refused_before_they_are_parsed)
-    {
-        struct err_text e;
-        char *s = malloc(CONFIG_MAX_BYTES + 2);
+{
+    struct err_text e;
+    char *s = malloc(CONFIG_MAX_BYTES + 2);
 
-        ck_assert_ptr_nonnull(s);
-        memset(s, '[', CONFIG_MAX_BYTES + 1);
-        s[CONFIG_MAX_BYTES + 1] = '\0';
-        ck_assert_int_eq(config_read_bytes(&o, "x.json", s, CONFIG_MAX_BYTES, &e), -EINVAL);
-        ck_assert_str_eq(e.s, "x.json:1: nested more than 32 deep");
-        ck_assert_int_eq(config_read_bytes(&o, "x.json", s, CONFIG_MAX_BYTES + 1, &e),
-                         ERR_CAPACITY);
-        free(s);
-    }
+    ck_assert_ptr_nonnull(s);
+    memset(s, '[', CONFIG_MAX_BYTES + 1);
+    s[CONFIG_MAX_BYTES + 1] = '\0';
+    ck_assert_int_eq(config_read_bytes(&o, "x.json", s, CONFIG_MAX_BYTES, &e), -EINVAL);
+    ck_assert_str_eq(e.s, "x.json:1: nested more than 32 deep");
+    ck_assert_int_eq(config_read_bytes(&o, "x.json", s, CONFIG_MAX_BYTES + 1, &e), ERR_CAPACITY);
+    free(s);
+}
 END_TEST
 
 START_TEST(a_path_that_is_no_readable_file_is_refused)
-    {
-        char dir[] = "/tmp/check_config.XXXXXX", path[64];
-        struct err_text e;
+{
+    char dir[] = "/tmp/check_config.XXXXXX", path[64];
+    struct err_text e;
 
-        ck_assert_ptr_nonnull(mkdtemp(dir));
-        ck_assert_int_eq(config_read(&o, dir, &e), -EINVAL);
-        ck_assert_ptr_nonnull(strstr(e.s, "not a regular file"));
-        (void)snprintf(path, sizeof path, "%s/fifo", dir);
-        ck_assert_int_eq(mkfifo(path, 0600), 0);
-        ck_assert_int_eq(config_read(&o, path, &e), -EINVAL); /* and it does not hang */
-        ck_assert_int_eq(unlink(path), 0);
-        ck_assert_int_eq(config_read(&o, path, &e), -ENOENT);
-        ck_assert_int_eq(rmdir(dir), 0);
-    }
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert_int_eq(config_read(&o, dir, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.s, "not a regular file"));
+    (void)snprintf(path, sizeof path, "%s/fifo", dir);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(config_read(&o, path, &e), -EINVAL); /* and it does not hang */
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(config_read(&o, path, &e), -ENOENT);
+    ck_assert_int_eq(rmdir(dir), 0);
+}
 END_TEST
 
 START_TEST(the_command_line_wins_over_the_file)
-    {
-        char path[] = "/tmp/check_config.XXXXXX";
-        char *argv[] = {(char *)(uintptr_t) "strataD", (char *)(uintptr_t) "--parallel=2",
-                        (char *)(uintptr_t) "--config", path};
-        struct options_argv asked;
-        struct err_text e;
-        int fd = mkstemp(path);
+{
+    char path[] = "/tmp/check_config.XXXXXX";
+    char *argv[] = {(char *)(uintptr_t) "strataD", (char *)(uintptr_t) "--parallel=2",
+                    (char *)(uintptr_t) "--config", path};
+    struct options_argv asked;
+    struct err_text e;
+    int fd = mkstemp(path);
 
-        ck_assert_int_ge(fd, 0);
-        ck_assert_int_eq(dprintf(fd, "{\"parallel\": 8, \"threads\": 3}"), 29);
-        ck_assert_int_eq(close(fd), 0);
-        ck_assert_int_eq(options_read_argv(&o, 4, argv, &asked, &e), 0);
-        ck_assert_uint_eq(o.parallel, 2);
-        ck_assert_uint_eq(o.threads, 3);
-        ck_assert_int_eq(unlink(path), 0);
-    }
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(dprintf(fd, "{\"parallel\": 8, \"threads\": 3}"), 29);
+    ck_assert_int_eq(close(fd), 0);
+    ck_assert_int_eq(options_read_argv(&o, 4, argv, &asked, &e), 0);
+    ck_assert_uint_eq(o.parallel, 2);
+    ck_assert_uint_eq(o.threads, 3);
+    ck_assert_int_eq(unlink(path), 0);
+}
 END_TEST
 
 int main(void)

@@ -120,55 +120,55 @@ static void cut_is_refused(size_t n)
 }
 
 START_TEST(cut_off_between_two_fields_it_is_refused)
-    {
-        /* Every border, each sixteenth of the two long arrays' many. */
-        for (size_t i = 0; i < n_borders; i++) {
-            bool in_array = i > 120 && i + 2000 < n_borders;
+{
+    /* Every border, each sixteenth of the two long arrays' many. */
+    for (size_t i = 0; i < n_borders; i++) {
+        bool in_array = i > 120 && i + 2000 < n_borders;
 
-            if (in_array && i % 16 != 0)
-                continue;
-            cut_is_refused(borders[i] - 1);
-            cut_is_refused(borders[i]);
-            cut_is_refused(borders[i] + 1);
-        }
-        ck_assert_uint_gt(n_borders, 4000);
+        if (in_array && i % 16 != 0)
+            continue;
+        cut_is_refused(borders[i] - 1);
+        cut_is_refused(borders[i]);
+        cut_is_refused(borders[i] + 1);
     }
+    ck_assert_uint_gt(n_borders, 4000);
+}
 END_TEST
 
 START_TEST(cut_off_anywhere_in_the_header_it_is_refused)
-    {
-        unsigned int seed = (unsigned int)_i;
+{
+    unsigned int seed = (unsigned int)_i;
 
-        for (int i = 0; i < 200; i++)
-            cut_is_refused((size_t)rand_r(&seed) % header_end);
-    }
+    for (int i = 0; i < 200; i++)
+        cut_is_refused((size_t)rand_r(&seed) % header_end);
+}
 END_TEST
 
 START_TEST(cut_off_anywhere_in_the_data_it_is_refused)
-    {
-        unsigned int seed = (unsigned int)_i;
+{
+    unsigned int seed = (unsigned int)_i;
 
-        for (int i = 0; i < 100; i++)
-            cut_is_refused(header_end + 65 + (size_t)rand_r(&seed) % (size - header_end - 65));
-        cut_is_refused(size - 1);
-    }
+    for (int i = 0; i < 100; i++)
+        cut_is_refused(header_end + 65 + (size_t)rand_r(&seed) % (size - header_end - 65));
+    cut_is_refused(size - 1);
+}
 END_TEST
 
 START_TEST(whole_it_is_a_sound_model)
-    {
-        struct gguf *g = NULL;
-        struct model *m = NULL;
-        struct err_text e = {{0}};
+{
+    struct gguf *g = NULL;
+    struct model *m = NULL;
+    struct err_text e = {{0}};
 
-        ck_assert_msg(gguf_open_bytes(file, size, "file", &g, &e) == 0, "%s", e.s);
-        ck_assert_msg(model_from_gguf(g, &m, &e) == 0, "%s", e.s);
-        ck_assert_str_eq(m->hp.arch, "qwen35moe");
-        ck_assert_uint_eq(m->hp.n_layer, 8);
-        ck_assert_uint_eq(m->n_attn, 2);
-        ck_assert(m->hp.has_draft && m->hp.n_expert == 8 && m->hp.n_expert_used == 2);
-        ck_assert_msg(model_scan(m, &e) == 0, "%s", e.s);
-        model_free(m);
-    }
+    ck_assert_msg(gguf_open_bytes(file, size, "file", &g, &e) == 0, "%s", e.s);
+    ck_assert_msg(model_from_gguf(g, &m, &e) == 0, "%s", e.s);
+    ck_assert_str_eq(m->hp.arch, "qwen35moe");
+    ck_assert_uint_eq(m->hp.n_layer, 8);
+    ck_assert_uint_eq(m->n_attn, 2);
+    ck_assert(m->hp.has_draft && m->hp.n_expert == 8 && m->hp.n_expert_used == 2);
+    ck_assert_msg(model_scan(m, &e) == 0, "%s", e.s);
+    model_free(m);
+}
 END_TEST
 
 int main(void)

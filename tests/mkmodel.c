@@ -10,10 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    Q8_0_ELEMS = 32,
-    Q8_0_BYTES = 34
-};
+enum { Q8_0_ELEMS = 32, Q8_0_BYTES = 34 };
 
 struct maker {
     struct mkmodel o; /* defaults filled in */
