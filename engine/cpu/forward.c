@@ -80,6 +80,12 @@ static int grow(void *pp, size_t *cap, size_t need, size_t elem)
     return 0;
 }
 
+/* Splits of the keys that a run's last row sees. */
+static uint32_t run_splits(const struct cpu_run *run)
+{
+    return (run->pos0 + run->n_rows + ATTN_SPLIT_KEYS - 1) / ATTN_SPLIT_KEYS;
+}
+
 /* Decode rows with more than one split share their splits; everything else goes by tiles of rows.
  */
 static int plan_attention(struct backend *b)
@@ -91,7 +97,7 @@ static int plan_attention(struct backend *b)
 
     for (uint32_t i = 0; i < b->n_runs; i++) {
         const struct cpu_run *run = &b->runs[i];
-        uint32_t n_splits = (run->pos0 + run->n_rows + ATTN_SPLIT_KEYS - 1) / ATTN_SPLIT_KEYS;
+        uint32_t n_splits = run_splits(run);
 
         if (run->n_rows == 1 && n_splits > 1) {
             n_items += (size_t)n_splits * hp->n_head_kv;
@@ -112,8 +118,7 @@ static int plan_attention(struct backend *b)
     b->n_items = 0;
     n_partials = 0;
     for (uint32_t i = 0; i < b->n_runs; i++) {
-        uint32_t n_splits =
-            (b->runs[i].pos0 + b->runs[i].n_rows + ATTN_SPLIT_KEYS - 1) / ATTN_SPLIT_KEYS;
+        uint32_t n_splits = run_splits(&b->runs[i]);
 
         if (b->runs[i].n_rows > 1 || n_splits < 2)
             continue;
@@ -134,7 +139,7 @@ static int plan_attention(struct backend *b)
     for (uint32_t i = 0; i < b->n_runs; i++) {
         const struct cpu_run *run = &b->runs[i];
 
-        if (run->n_rows == 1 && run->pos0 + 1 > ATTN_SPLIT_KEYS)
+        if (run->n_rows == 1 && run_splits(run) > 1)
             continue;
         for (uint32_t r0 = 0; r0 < run->n_rows; r0 += ATTN_TILE_ROWS)
             for (uint32_t head = 0; head < hp->n_head_kv; head++)

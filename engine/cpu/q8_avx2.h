@@ -109,17 +109,4 @@ static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert,
     lanes_sum(n_t, &a, ret);
 }
 
-static void q8_tile(const struct q8_tile *q, uint32_t n_t, __m128 *ret)
-{
-    if (q->scales) {
-#define CALL(t) q8_tile_of(t, false, q, ret)
-        TILE_CASES(CALL)
-    } else {
-#undef CALL
-#define CALL(t) q8_tile_of(t, true, q, ret)
-        TILE_CASES(CALL)
-    }
-#undef CALL
-}
-
 #endif

@@ -52,7 +52,8 @@ struct q8_tile {
 /* Fills in `scales` for the 4 rows; by the instruction set, like the tile. */
 static void q8_pack_scales(const uint8_t *const *w, uint32_t n_blocks, float *scales);
 /* ret[t]: the products of the 4 weight rows with activation row t; by the instruction set. */
-static void q8_tile(const struct q8_tile *q, uint32_t n_t, __m128 *ret);
+static ALWAYS_INLINE void q8_tile_of(const uint32_t n_t, const bool convert,
+                                     const struct q8_tile *q, __m128 *ret);
 
 /* Blocks, rounded up to pairs: what the scales of a row take. */
 static uint32_t q8_even(uint32_t n_blocks)
@@ -63,6 +64,19 @@ static uint32_t q8_even(uint32_t n_blocks)
 static size_t q8_scratch(uint32_t k)
 {
     return (size_t)PANEL_ROWS * q8_even(k / Q8_BLOCK) * sizeof(float);
+}
+
+static void q8_tile(const struct q8_tile *q, uint32_t n_t, __m128 *ret)
+{
+    if (q->scales) {
+#define CALL(t) q8_tile_of(t, false, q, ret)
+        TILE_CASES(CALL)
+    } else {
+#undef CALL
+#define CALL(t) q8_tile_of(t, true, q, ret)
+        TILE_CASES(CALL)
+    }
+#undef CALL
 }
 
 static void matmul_q8(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
