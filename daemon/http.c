@@ -142,6 +142,42 @@ static enum MHD_Result suspend(struct call *c)
     return MHD_YES;
 }
 
+/*
+ * What we know of a connection beyond its requests.  Without memory for it the connection just does
+ * not count as silent.
+ */
+struct connection {
+    bool asked; /* its first request has come */
+};
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct http *h = ((struct http_listener *)cls)->http;
+    struct connection *own = *context;
+
+    (void)conn;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = calloc(1, sizeof *own);
+        h->n_silent += *context != NULL;
+        return;
+    }
+    h->n_silent -= own && !own->asked;
+    free(own);
+}
+
+static void note_asked(struct http *h, struct MHD_Connection *conn)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct connection *own = info ? info->socket_context : NULL;
+
+    if (own && !own->asked) {
+        own->asked = true;
+        h->n_silent--;
+    }
+}
+
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *data_size, void **con_cls)
@@ -151,6 +187,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 
     (void)version;
     if (!c) {
+        note_asked(l->http, conn);
         c = l->http->closing ? NULL : call_new(l->http, conn, l->is_unix);
         if (!c)
             return MHD_NO;
@@ -282,11 +319,12 @@ static int listener_init(struct http_listener *l, struct http *h, int fd)
     l->http = h;
     (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
     l->is_unix = domain == AF_UNIX;
-    l->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, l,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        CONNECTION_POOL_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_END);
+    l->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request,
+                              l, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                              h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+                              CONNECTION_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                              CONNECTION_POOL_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l,
+                              MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_END);
     if (!l->mhd)
         return errno > 0 ? -errno : -EIO;
 
@@ -365,6 +403,12 @@ void http_free(struct http *h)
     free(h);
 }
 
+void http_quiesce(struct http *h)
+{
+    for (size_t i = 0; i < h->n_listeners; i++)
+        (void)MHD_quiesce_daemon(h->listeners[i].mhd);
+}
+
 void http_state_changed(struct http *h)
 {
     for (struct call *c = h->calls; c; c = c->next)
@@ -375,4 +419,9 @@ void http_state_changed(struct http *h)
 uint32_t http_n_active(const struct http *h)
 {
     return h->n_calls;
+}
+
+uint32_t http_n_silent(const struct http *h)
+{
+    return h->n_silent;
 }

@@ -32,9 +32,18 @@ void http_free(struct http *h);
 void http_state_changed(struct http *h);
 
 /*
- * Requests that are not answered to the end yet, for draining at shutdown.  Idle connections do not
- * count.
+ * Accepts nobody any more; who comes stays in the backlog, for the process that is served the socket
+ * next.  Connections that are there go on.
  */
+void http_quiesce(struct http *h);
+
+/* Requests that are not answered to the end yet.  Idle connections do not count. */
 uint32_t http_n_active(const struct http *h);
+/*
+ * Connections that have not sent their first request yet.  A client that was accepted just before
+ * the end is about to: closing on it would be an answer of no bytes, which it cannot tell from a
+ * crash.
+ */
+uint32_t http_n_silent(const struct http *h);
 
 #endif

@@ -25,6 +25,7 @@ struct http {
     size_t n_listeners;
     struct call *calls; /* owned list */
     uint32_t n_calls;
+    uint32_t n_silent; /* connections that have not asked for anything yet */
     uint64_t body_used; /* bytes of bodies in memory, those in the handlers' hands included */
     uint64_t body_limit;
     bool closing;              /* http_free is under way: nothing begins any more */

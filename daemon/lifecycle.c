@@ -193,6 +193,12 @@ static void begin_stop(struct lifecycle *l, const char *why)
     log_event(LOG_NOTICE, LOG_EVENT_STOPPING, NULL, "stopping: %s", why);
     (void)sd_notify(0, "STOPPING=1\nSTATUS=Stopping");
     set_state(l, SERVER_STOPPING);
+    /*
+     * The manager keeps its sockets: who comes from now on is served by the next process.  Our own
+     * end with us, so there the backlog gets its 503.
+     */
+    if (l->listeners.n_api > 0 && !l->listeners.api[0].is_ours)
+        http_quiesce(l->server.http);
     l->ending_ns = clock_ns();
     if (l->server.sched)
         sched_stop(l->server.sched, false, on_idle, l);
@@ -214,7 +220,8 @@ static void ending_tick(struct lifecycle *l)
         return;
     }
     /* Two quiet turns in a row: what was in the sockets' backlog has been accepted and answered. */
-    l->quiet = http_n_active(l->server.http) == 0 ? l->quiet + 1 : 0;
+    l->quiet =
+        http_n_active(l->server.http) + http_n_silent(l->server.http) == 0 ? l->quiet + 1 : 0;
     if (l->quiet >= 2 || since > DRAIN_NS)
         (void)sd_event_exit(l->server.event, 0);
 }

@@ -283,6 +283,44 @@ START_TEST(waiting_completions_are_refused_when_loading_fails_or_the_server_stop
 }
 END_TEST
 
+/* A restart under load: who was accepted and has not spoken yet gets an answer, who was not waits.
+ */
+START_TEST(the_last_clients_of_a_process_are_not_hung_up_on)
+{
+    struct world *w = world_new();
+    struct client *mute = client_new(w), *asked = client_new(w), *late;
+
+    client_get(asked, "/health");
+    client_expect(w, asked, 200, NULL);
+    UNTIL(w, http_n_silent(w->server.http) == 1);
+    ck_assert_uint_eq(http_n_active(w->server.http), 0);
+    http_quiesce(w->server.http);
+    w->server.state = SERVER_STOPPING;
+    http_state_changed(w->server.http);
+    late = client_new(w);
+    client_post(late, "/v1/completions", "{\"prompt\":\"late\"}");
+    world_settle(w);
+    ck_assert_uint_eq(http_n_silent(w->server.http), 1);
+    ck_assert_uint_eq(late->in.len, 0);
+    ck_assert(!late->eof);
+    client_post(mute, "/v1/completions", "{\"prompt\":\"at last\"}");
+    client_expect(w, mute, 503, "stopping");
+    UNTIL(w, mute->eof);
+    ck_assert_uint_eq(http_n_silent(w->server.http), 0);
+    world_free(w);
+
+    /* One that leaves without a word, and one whose word is garbage. */
+    w = world_new();
+    mute = client_new(w);
+    asked = client_new(w);
+    UNTIL(w, http_n_silent(w->server.http) == 2);
+    client_close(mute);
+    client_sendz(asked, "\r\n\r\n?\r\n\r\n");
+    UNTIL(w, http_n_silent(w->server.http) == 0);
+    world_free(w);
+}
+END_TEST
+
 START_TEST(a_request_is_refused_when_its_client_cannot_be_watched)
 {
     struct world *w = world_new();
@@ -360,6 +398,7 @@ int main(void)
     tcase_add_loop_test(t, waiting_completions_are_refused_when_loading_fails_or_the_server_stops,
                         0, 2);
     tcase_add_test(t, a_request_is_refused_when_its_client_cannot_be_watched);
+    tcase_add_test(t, the_last_clients_of_a_process_are_not_hung_up_on);
     tcase_add_test(t, freeing_the_server_ends_what_is_open);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
