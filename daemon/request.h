@@ -13,6 +13,7 @@
 #ifndef DAEMON_REQUEST_H
 #define DAEMON_REQUEST_H
 
+#include "daemon/boundaries.h"
 #include "engine/sampler.h"
 #include "engine/tokenizer.h"
 #include "util/buf.h"
@@ -22,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct decision;
 struct request;
 struct run;
 struct stop_match;
@@ -64,7 +66,7 @@ struct request_observer {
 struct request {
     unsigned int refs;
     uint64_t id;  /* of this process, from 1 */
-    uint32_t uid; /* peer, for isolation later; UINT32_MAX unknown */
+    uint32_t uid; /* peer: its isolation key, with cache_salt; UINT32_MAX unknown */
 
     /* Parameters, fixed once submitted. */
     struct token_list prompt;       /* owned, at least one token */
@@ -75,17 +77,20 @@ struct request {
     char **stop;                    /* owned, stop strings: valid UTF-8, non-empty */
     size_t n_stop;
     struct request_observer observer;
+    struct boundaries bounds; /* of the prompt; a root asked for by `cache_root` is in here */
+    char *cache_salt;         /* owned, NULL: none; only the same salt shares what is cached */
+    bool no_cache;            /* `cache_prompt` false: neither reuses nor leaves anything */
 
     /* Progress. */
     enum request_state state;
     enum finish_reason finish;
     int error; /* when FINISH_ERROR */
     struct err_text error_text;
-    int32_t stop_token; /* the end token that ended it, -1 */
-    char *stop_word;    /* borrowed from stop[]: the stop string that ended it, NULL */
-    int slot;           /* -1 while it has none */
-    uint32_t n_cached;  /* prompt tokens that did not have to be read (0 until the cache exists) */
-    uint32_t n_read;    /* prompt tokens read, cached ones included */
+    int32_t stop_token;   /* the end token that ended it, -1 */
+    char *stop_word;      /* borrowed from stop[]: the stop string that ended it, NULL */
+    int slot;             /* -1 while it has none */
+    uint32_t n_cached;    /* prompt tokens that did not have to be read */
+    uint32_t n_read;      /* prompt tokens read, cached ones included */
     uint32_t n_generated; /* tokens sampled, the end token included */
 
     /* Output.  `text` holds released text: whole UTF-8, nothing that may still become a stop
@@ -104,6 +109,8 @@ struct request {
     struct utf8_stream utf8;    /* the beginning of a character whose rest is still to come, */
     size_t i_utf8;              /* and the token that it began in */
     struct stop_match *matches; /* owned, [n_stop]; made with the first text */
+
+    struct decision *decision; /* one reference; NULL before sched_submit */
 
     /* Owned by sched.c: NULL before sched_submit and once it is done with the request. */
     struct run *run;
