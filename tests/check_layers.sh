@@ -92,7 +92,7 @@ self_test()
 {
     t=$(mktemp -d) || exit 99
     trap 'rm -rf "$t"' EXIT
-    mkdir -p "$t/util" "$t/engine" "$t/ctl" "$t/daemon" "$t/tests"
+    mkdir -p "$t/util" "$t/cache" "$t/engine" "$t/ctl" "$t/daemon" "$t/tests"
     try()
     {
         # try FILE LINE WANTED: WANTED is the number of violations that LINE must give
@@ -106,6 +106,10 @@ self_test()
     try util/a.c '#include "engine/a.h"' 1
     try engine/a.c '#include "util/a.h"' 0
     try engine/a.c '#include "daemon/a.h"' 1
+    try cache/a.c '#include "util/a.h"' 0
+    try cache/a.c '#include "engine/a.h"' 1
+    try engine/a.c '#include "cache/a.h"' 1
+    try daemon/a.c '#include "cache/cache.h"' 0
     try engine/a.c '  #  include <systemd/sd-event.h>' 1
     try ctl/a.c '#include <jansson.h>' 0
     try ctl/a.c '#include <microhttpd.h>' 1
