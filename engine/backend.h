@@ -5,9 +5,10 @@
  * The engine (engine.c) keeps the rules of engine.h: it checks jobs, counts references and hands
  * jobs over in order.  A backend owns the memory of the pool and of the sequences, and computes.
  *
- * `run` is called by the engine thread with steps, mounts, commits and releases, in order;
- * `transfer` by the copier thread.  A backend finishes each job by engine_job_done, before or after
- * it returns (a GPU enqueues and finishes from its own thread), each kind in the order it got them.
+ * `run` is called by the engine thread with steps, mounts, commits, captures and releases, in
+ * order; `transfer` by the copier thread.  A backend finishes each job by engine_job_done, before
+ * or after it returns (a GPU enqueues and finishes from its own thread), each kind in the order it
+ * got them.
  */
 #ifndef ENGINE_BACKEND_H
 #define ENGINE_BACKEND_H

@@ -18,14 +18,14 @@
  *
  * Everything that takes time is a job.  engine_submit returns at once; the job, and everything it
  * points to, belongs to the engine until engine_reap hands it back with `status` set.  Steps,
- * mounts, commits and releases run in the order of submission, so a step may be submitted for a
- * sequence whose last step has not completed (`ids` NULL: "the token just sampled").  Transfers
- * (export, import, copy) run beside them, in order among themselves; whoever submits them waits for
- * an import or copy to complete before submitting a mount or step that reads those units, and does
- * not export a page that a step in flight may write.  A unit in a job must not be reused before the
- * job was reaped: submit takes a reference on every unit of a transfer, mount, or step and reap
- * returns it (a sequence's pages are held from the step or mount that brought them until its
- * release was reaped).
+ * mounts, commits, captures and releases run in the order of submission, so a step may be submitted
+ * for a sequence whose last step has not completed (`ids` NULL: "the token just sampled").
+ * Transfers (export, import, copy) run beside them, in order among themselves; whoever submits them
+ * waits for an import or copy to complete before submitting a mount or step that reads those units,
+ * and does not export a page that a step in flight may write.  A unit in a job must not be reused
+ * before the job was reaped: submit takes a reference on every unit of a transfer, mount, capture
+ * or step and reap returns it (a sequence's pages are held from the step or mount that brought them
+ * until its release was reaped).
  *
  * In the exact modes a row's result depends on the tokens before it alone (kernels.h).
  *
@@ -114,7 +114,16 @@ const uint32_t *sequence_pages(const struct sequence *s);
  * -ECANCELED. */
 void sequence_cancel(struct sequence *s);
 
-enum job_kind { JOB_STEP, JOB_MOUNT, JOB_COMMIT, JOB_RELEASE, JOB_EXPORT, JOB_IMPORT, JOB_COPY };
+enum job_kind {
+    JOB_STEP,
+    JOB_MOUNT,
+    JOB_COMMIT,
+    JOB_CAPTURE,
+    JOB_RELEASE,
+    JOB_EXPORT,
+    JOB_IMPORT,
+    JOB_COPY,
+};
 
 /* The head of every job; embed it first. */
 struct job {
@@ -167,6 +176,25 @@ struct job_commit {
     uint32_t n_rows;
     const struct step_capture *captures; /* positions within the accepted rows */
     uint32_t n_captures;
+};
+
+/*
+ * A checkpoint of the state after everything that was submitted before for `seq`, between steps:
+ * the end of a request, whose last position nobody knew when its steps were submitted.  Refused
+ * for a model without checkpoints, a sequence of length 0, and while rows wait for a commit.
+ *
+ * The checkpoint is of the rows that really ran.  Those that were skipped (sequence_cancel, an end
+ * token) do not count, so the owner may cancel a sequence, submit this and the release at once, and
+ * learn from `pos` where the sequence stopped.
+ *
+ * Status: -ECANCELED when no row ran; ERR_NONFINITE when the sequence is spoilt.  `pos` is 0 then
+ * and the units hold nothing.
+ */
+struct job_capture {
+    struct job job;
+    struct sequence *seq;
+    const uint32_t *units; /* [checkpoint_units] */
+    uint32_t pos;          /* result: tokens it is after */
 };
 
 /*

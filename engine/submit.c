@@ -123,6 +123,25 @@ static int check_commit(const struct submit_limits *lim, const struct units *u,
     return check_captures(lim, u, j->captures, j->n_captures, begin, begin + j->n_rows, e);
 }
 
+static int check_capture(const struct submit_limits *lim, const struct units *u,
+                         const struct job_capture *j, struct err_text *e)
+{
+    int r;
+
+    r = check_sequence(lim, j->seq, e);
+    if (r < 0)
+        return r;
+    if (lim->checkpoint_units == 0)
+        return err_set(e, -EINVAL, "capture where the model has no checkpoints");
+    if (j->seq->n_tentative)
+        return err_set(e, -EINVAL, "rows of this sequence wait for a commit");
+    if (j->seq->length == 0)
+        return err_set(e, -EINVAL, "capture of a sequence without tokens");
+    if (!j->units)
+        return err_set(e, -EINVAL, "capture without units");
+    return check_units(u, j->units, lim->checkpoint_units, e);
+}
+
 static int check_mount(const struct submit_limits *lim, const struct units *u,
                        const struct job_mount *j, struct err_text *e)
 {
@@ -169,6 +188,8 @@ int submit_check(const struct submit_limits *lim, const struct units *u, const s
         return check_commit(lim, u, (const struct job_commit *)j, e);
     case JOB_MOUNT:
         return check_mount(lim, u, (const struct job_mount *)j, e);
+    case JOB_CAPTURE:
+        return check_capture(lim, u, (const struct job_capture *)j, e);
     case JOB_RELEASE:
         return check_sequence(lim, ((const struct job_release *)j)->seq, e);
     case JOB_EXPORT:
@@ -206,6 +227,9 @@ static void each_borrowed(struct units *u, uint32_t checkpoint_units, struct job
             each_unit(u, c->captures[k].units, checkpoint_units, fn);
         break;
     }
+    case JOB_CAPTURE:
+        each_unit(u, ((const struct job_capture *)j)->units, checkpoint_units, fn);
+        break;
     case JOB_MOUNT: {
         const struct job_mount *m = (const struct job_mount *)j;
 

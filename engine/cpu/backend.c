@@ -47,16 +47,20 @@ void cpu_checkpoint_read(const struct backend *b, const uint32_t *units, size_t 
 }
 
 /* What is left of the last unit is zero, so that equal checkpoints have equal bytes. */
-static void zero_checkpoint_tails(const struct backend *b, const struct step_capture *caps,
-                                  uint32_t n)
+static void zero_checkpoint_tail(const struct backend *b, const uint32_t *units)
 {
     const size_t used = b->layout.checkpoint_bytes % b->layout.unit_bytes;
 
-    if (used == 0)
-        return;
-    for (uint32_t i = 0; i < n; i++)
-        memset(unit_at(b, caps[i].units[b->layout.checkpoint_units - 1]) + used, 0,
+    if (used)
+        memset(unit_at(b, units[b->layout.checkpoint_units - 1]) + used, 0,
                b->layout.unit_bytes - used);
+}
+
+static void zero_checkpoint_tails(const struct backend *b, const struct step_capture *caps,
+                                  uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        zero_checkpoint_tail(b, caps[i].units);
 }
 
 static int run_step(struct backend *b, struct job_step *j)
@@ -111,6 +115,21 @@ static int run_commit(struct backend *b, const struct job_commit *j)
     return 0;
 }
 
+static int run_capture(struct backend *b, struct job_capture *j)
+{
+    struct cpu_seq *s = &b->seqs[j->seq->index];
+
+    j->pos = 0;
+    if (s->spoilt)
+        return ERR_NONFINITE;
+    if (s->pos == 0)
+        return -ECANCELED;
+    cpu_checkpoint_write(b, j->units, 0, s->state, b->layout.checkpoint_bytes);
+    zero_checkpoint_tail(b, j->units);
+    j->pos = s->pos;
+    return 0;
+}
+
 static int run_release(struct backend *b, const struct job_release *j)
 {
     struct cpu_seq *s = &b->seqs[j->seq->index];
@@ -136,6 +155,9 @@ static void cpu_run(struct backend *b, struct job *j)
         break;
     case JOB_COMMIT:
         r = run_commit(b, (const struct job_commit *)j);
+        break;
+    case JOB_CAPTURE:
+        r = run_capture(b, (struct job_capture *)j);
         break;
     case JOB_RELEASE:
         r = run_release(b, (const struct job_release *)j);
