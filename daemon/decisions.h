@@ -17,7 +17,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DECISIONS_KEPT = 1000, DECISION_EVENTS_KEPT = 4000 };
+enum {
+    DECISIONS_KEPT = 1000,
+    DECISION_EVENTS_KEPT = 4000,
+    DECISION_EVENTS_TOLD = 100, /* of one request, so that an answer about it stays small */
+};
 
 /* Where a request's reused tokens came from (design section 1). */
 enum source {
@@ -44,6 +48,9 @@ enum decision_why {
     WHY_OWN_PAGES,      /* goes on after it was parked itself for want of pages */
 };
 const char *decision_why_str(enum decision_why w); /* a few words */
+
+/* As the API says it: "stop", "length", "cancelled", "error"; "none" before the end. */
+const char *decision_finish_str(int finish);
 
 struct decision {
     unsigned int refs;
@@ -114,6 +121,10 @@ const struct decision *decisions_find(const struct decisions *d, const char *id)
 /* i = 0 is the newest; NULL behind the oldest. */
 const struct decision *decisions_at(const struct decisions *d, uint32_t i);
 const struct decision_event *decisions_event_at(const struct decisions *d, uint32_t i);
+/* Those that `x` caused, newest first, the first DECISION_EVENTS_TOLD in `ret`; how many there are.
+ */
+uint32_t decision_events_of(const struct decisions *d, const struct decision *x,
+                            const struct decision_event *ret[DECISION_EVENTS_TOLD]);
 void decisions_totals(const struct decisions *d, struct decision_totals *ret);
 
 /*
