@@ -117,8 +117,8 @@ static const char *list_find(const char *list, const char *s)
 /* Choices are stored as constants: one NUL-terminated word per value that can be chosen. */
 static const char *choice_word(const char *s)
 {
-    static const char *const words[] = {"f16", "bf16",    "f32",    "auto", "cpu",
-                                        "err", "warning", "notice", "info", "debug"};
+    static const char *const words[] = {"f16",     "bf16",   "f32",  "auto",  "cpu", "err",
+                                        "warning", "notice", "info", "debug", "uid", "none"};
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i], s) == 0)

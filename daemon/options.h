@@ -23,6 +23,9 @@ enum option_flags {
 
 enum option_type { OPTION_STRING, OPTION_CHOICE, OPTION_UINT, OPTION_BOOL, OPTION_LATER };
 
+/* The default of a number whose 0 means something, when the program decides. */
+#define OPTION_DECIDE UINT32_MAX
+
 /* One line of options.def. */
 struct option_spec {
     const char *name; /* the JSON key */

@@ -46,6 +46,8 @@ START_TEST(a_good_file_sets_its_keys_and_no_others)
     ck_assert_uint_eq(o.threads, 2);
     ck_assert_str_eq(o.kv_type, "bf16");
     ck_assert(o.deterministic);
+    ck_assert(!o.cache);
+    ck_assert_str_eq(o.isolation, "uid");
     ck_assert_uint_eq(o.monitor_cache_window, 20);
     ck_assert_uint_eq(o.max_gap_ms, 200);
 }
@@ -86,8 +88,7 @@ static const struct {
      "x.json:1: \"kv_type\": \"q8_0\" is not supported yet: it comes with quantised state"},
     {"{\"model\": \"a\\\"\\n\",\n\"listen\": \"0.0.0.0:80\"}",
      "x.json:2: \"listen\": not supported yet: it comes with API keys"},
-    {"{\"cache\": true}",
-     "x.json:1: \"cache\": not supported yet: it comes with the conversation cache"},
+    {"{\"cache\": 1}", "x.json:1: \"cache\": expected true or false, found the number 1"},
     {"{\"batch_mtp\": false}",
      "x.json:1: \"batch_mtp\": not supported yet: it comes with speculative decoding"},
     {"{\"layer_split\": null}",

@@ -47,6 +47,13 @@ START_TEST(defaults_are_those_of_the_table)
     ck_assert_str_eq(o.backend, "auto");
     ck_assert_str_eq(o.log_level, "info");
     ck_assert(!o.deterministic);
+    ck_assert(o.cache);
+    ck_assert_uint_eq(o.conversation_cache_mib, OPTION_DECIDE);
+    ck_assert_uint_eq(o.conversation_cache_slots, 0);
+    ck_assert_uint_eq(o.prompt_cache_roots, 8);
+    ck_assert_uint_eq(o.root_min, 512);
+    ck_assert_uint_eq(o.checkpoint_every, 8192);
+    ck_assert_str_eq(o.isolation, "uid");
 }
 END_TEST
 
@@ -158,7 +165,30 @@ START_TEST(settings_of_later_work_are_refused_by_name)
             ck_assert_int_eq(options_set(&o, spec, &v, &e), 0);
         }
     }
-    ck_assert_uint_ge(n, 14);
+    ck_assert_uint_ge(n, 7);
+}
+END_TEST
+
+START_TEST(budgets_of_the_cache_change_with_a_reload_and_its_meaning_does_not)
+{
+    static const struct {
+        const char *key;
+        bool reloadable;
+    } keys[] = {
+        {"conversation_cache_mib", true},
+        {"conversation_cache_slots", true},
+        {"prompt_cache_roots", true},
+        {"cache", false},
+        {"root_min", false},
+        {"checkpoint_every", false},
+        {"isolation", false},
+    };
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const struct option_spec *spec = options_find(keys[i].key);
+
+        ck_assert_msg(!!(spec->flags & OPTION_RELOADABLE) == keys[i].reloadable, "%s", keys[i].key);
+    }
 }
 END_TEST
 
@@ -193,6 +223,14 @@ START_TEST(a_line_sets_what_it_says)
     ck_assert(o.deterministic);
     ck_assert_str_eq(o.kv_type, "bf16");
     ck_assert_str_eq(o.name, "x.1");
+    ck_assert_int_eq(read_line(LINE("--cache=false", "--conversation-cache-mib", "0",
+                                    "--prompt-cache-roots=0", "--isolation=none"),
+                               &argv, &e),
+                     0);
+    ck_assert(!o.cache);
+    ck_assert_uint_eq(o.conversation_cache_mib, 0);
+    ck_assert_uint_eq(o.prompt_cache_roots, 0);
+    ck_assert_str_eq(o.isolation, "none");
     ck_assert_int_eq(read_line(LINE("--deterministic=false", "--check", "m.gguf"), &argv, &e), 0);
     ck_assert(!o.deterministic);
     ck_assert_str_eq(argv.check, "m.gguf");
@@ -232,6 +270,15 @@ static const struct {
      "--deterministic: expected true or false, found the text \"maybe\""},
     {{"--monitor-cache-window", "501"},
      "--monitor-cache-window: 501 is out of range: a whole number from 1 to 500"},
+    {{"--cache=1"}, "--cache: expected true or false, found the text \"1\""},
+    {{"--isolation", "group"}, "--isolation: expected one of uid|none, found the text \"group\""},
+    {{"--checkpoint-every", "63"},
+     "--checkpoint-every: 63 is out of range: a whole number from 64 to 16777216"},
+    {{"--root-min", "0"}, "--root-min: 0 is out of range: a whole number from 1 to 16777216"},
+    {{"--prompt-cache-roots", "1001"},
+     "--prompt-cache-roots: 1001 is out of range: a whole number from 0 to 1000"},
+    {{"--prompt-cache-file", "x"},
+     "--prompt-cache-file: not supported yet: it comes with export and import of roots"},
     {{"--help=1"}, "--help takes no value"},
     {{"--config", "/does/not/exist"}, "/does/not/exist: No such file or directory"},
 };
@@ -292,6 +339,7 @@ int main(void)
     tcase_add_test(t, every_number_takes_its_bounds_and_nothing_beyond);
     tcase_add_test(t, every_choice_can_be_chosen);
     tcase_add_test(t, settings_of_later_work_are_refused_by_name);
+    tcase_add_test(t, budgets_of_the_cache_change_with_a_reload_and_its_meaning_does_not);
     tcase_add_test(t, null_is_absent_only_where_the_design_says_so);
     tcase_add_test(t, a_line_sets_what_it_says);
     tcase_add_loop_test(t, a_bad_line_is_refused_with_words, 0,
