@@ -18,6 +18,10 @@ void api_model(struct call *c);
 /* GET /health, in any state. */
 void api_health(struct call *c);
 
+/* GET /v1/requests and /v1/requests/ID (api_requests.c).  The server is ready. */
+void api_requests(struct call *c);
+void api_request(struct call *c);
+
 /* POST /tokenize and /detokenize (api_tokenize.c).  The server is ready. */
 void api_tokenize(struct call *c);
 void api_detokenize(struct call *c);

@@ -193,6 +193,11 @@ struct server *call_server(const struct call *c)
     return c->http->server;
 }
 
+const char *call_query(const struct call *c, const char *key)
+{
+    return MHD_lookup_connection_value(c->conn, MHD_GET_ARGUMENT_KIND, key);
+}
+
 void call_set_owner(struct call *c, const struct call_owner *owner)
 {
     assert(!c->owner.gone);

@@ -91,6 +91,9 @@ struct call {
 
 struct server *call_server(const struct call *c);
 
+/* The value of a key of the query string, decoded; NULL when absent.  While the handler starts. */
+const char *call_query(const struct call *c, const char *key);
+
 /* From now on `owner` hears of the call; it is told `gone` exactly once. */
 void call_set_owner(struct call *c, const struct call_owner *owner);
 

@@ -31,6 +31,8 @@ static const struct route routes[] = {
     {"/v1/models/", "GET", ROUTE_REFUSES, api_model},
     {"/v1/completions", "POST", ROUTE_WAITS, api_completions},
     {"/completions", "POST", ROUTE_WAITS, api_completions},
+    {"/v1/requests", "GET", ROUTE_REFUSES, api_requests},
+    {"/v1/requests/", "GET", ROUTE_REFUSES, api_request},
     {"/tokenize", "POST", ROUTE_WAITS, api_tokenize},
     {"/detokenize", "POST", ROUTE_WAITS, api_detokenize},
 };

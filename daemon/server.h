@@ -14,7 +14,9 @@
 #include <stdint.h>
 
 typedef struct sd_event sd_event;
+struct cache;
 struct control;
+struct decisions;
 struct engine;
 struct front;
 struct http;
@@ -48,6 +50,8 @@ struct server {
     struct tokenizer *tokenizer; /* owned */
     struct engine *engine;       /* owned */
     struct sched *sched;         /* owned */
+    struct decisions *decisions; /* owned */
+    struct cache *cache;         /* owned; stays NULL with "cache": false */
 
     /* From the start. */
     struct front *front;     /* owned */
