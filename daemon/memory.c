@@ -12,95 +12,9 @@
 
 static const uint64_t MIB = 1024 * 1024;
 
-/* The first number of a small file, or UINT64_MAX ("max", absent, unreadable). */
-static uint64_t read_number(const char *root, const char *path)
-{
-    char full[4096];
-    unsigned long long v;
-    FILE *f;
-    int n = snprintf(full, sizeof full, "%s%s", root, path);
-
-    if (n < 0 || (size_t)n >= sizeof full)
-        return UINT64_MAX;
-    f = fopen(full, "re");
-    if (!f)
-        return UINT64_MAX;
-    n = fscanf(f, "%llu", &v);
-    (void)fclose(f);
-    return n == 1 ? v : UINT64_MAX;
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-static uint64_t mem_available(const char *root)
-{
-    uint64_t ret = UINT64_MAX;
-    char full[4096], line[256];
-    unsigned long long kib;
-    FILE *f;
-
-    (void)snprintf(full, sizeof full, "%s/proc/meminfo", root);
-    f = fopen(full, "re");
-    if (!f)
-        return ret;
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            ret = kib * 1024;
-    (void)fclose(f);
-    return ret;
-}
-
-/* What one hierarchy leaves: the least of limit - use over our group (`path`, "/a/b") and all above
- * it. */
-static uint64_t cgroup_left(const char *root, const char *mount, const char *path,
-                            const char *limit, const char *use)
-{
-    char group[2048], file[4096];
-    uint64_t ret = UINT64_MAX;
-
-    (void)snprintf(group, sizeof group, "%s", path);
-    for (;;) {
-        uint64_t max, used;
-        char *slash;
-
-        (void)snprintf(file, sizeof file, "%s%s/%s", mount, group, limit);
-        max = read_number(root, file);
-        (void)snprintf(file, sizeof file, "%s%s/%s", mount, group, use);
-        used = read_number(root, file);
-        if (max != UINT64_MAX && used != UINT64_MAX)
-            ret = least(ret, max > used ? max - used : 0);
-        slash = strrchr(group, '/');
-        if (!slash)
-            return ret;
-        *slash = '\0';
-    }
-}
-
-uint64_t memory_available(const char *root)
-{
-    uint64_t ret = mem_available(root);
-    char full[4096], line[2048];
-    FILE *f;
-
-    (void)snprintf(full, sizeof full, "%s/proc/self/cgroup", root);
-    f = fopen(full, "re");
-    if (!f)
-        return ret;
-    while (fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, "0::/", 4) == 0)
-            ret = least(
-                ret, cgroup_left(root, "/sys/fs/cgroup", line + 3, "memory.max", "memory.current"));
-        else if (strstr(line, ":memory:/"))
-            ret =
-                least(ret, cgroup_left(root, "/sys/fs/cgroup/memory", strstr(line, ":memory:/") + 8,
-                                       "memory.limit_in_bytes", "memory.usage_in_bytes"));
-    }
-    (void)fclose(f);
-    return ret;
 }
 
 int memory_plan(const struct model *m, const struct options *o, uint64_t available,
@@ -146,6 +60,29 @@ int memory_plan(const struct model *m, const struct options *o, uint64_t availab
     return 0;
 }
 
+/* What is certainly taken besides the ram tier. */
+static uint64_t taken_bytes(const struct options *o, const struct engine_plan *plan,
+                            uint64_t pool_bytes)
+{
+    return plan->weight_bytes + plan->workspace_bytes + pool_bytes +
+           plan->sequence_bytes * o->parallel;
+}
+
+uint64_t memory_ram_budget(const struct options *o, uint64_t available,
+                           const struct engine_plan *plan, uint64_t pool_bytes)
+{
+    uint64_t taken = taken_bytes(o, plan, pool_bytes);
+
+    if (!o->cache)
+        return 0;
+    if (o->conversation_cache_mib != OPTION_DECIDE)
+        return o->conversation_cache_mib * MIB;
+    /* Nobody says what is free: as much again as the pool is at least of the right size. */
+    if (available == UINT64_MAX)
+        return pool_bytes;
+    return available > taken ? (available - taken) / 4 : 0;
+}
+
 static void print_bytes(FILE *f, const char *label, uint64_t bytes)
 {
     if (bytes >= 10 * MIB)
@@ -158,7 +95,8 @@ void memory_print(FILE *f, const struct model *m, const struct options *o, uint6
                   const struct engine_options *eo, const struct engine_plan *plan)
 {
     uint64_t sequences = plan->sequence_bytes * eo->n_sequences,
-             pool = plan->unit_bytes * plan->n_units;
+             pool = plan->unit_bytes * plan->n_units,
+             ram = memory_ram_budget(o, available, plan, pool);
 
     (void)fprintf(f, "model             %s\n", gguf_name(m->gguf));
     (void)fprintf(f,
@@ -180,7 +118,10 @@ void memory_print(FILE *f, const struct model *m, const struct options *o, uint6
     (void)fputc('\n', f);
     print_bytes(f, "checkpoint", plan->checkpoint_bytes);
     (void)fprintf(f, "  in %u pages of the pool\n", plan->checkpoint_units);
-    print_bytes(f, "together", plan->weight_bytes + pool + sequences + plan->workspace_bytes);
+    print_bytes(f, "conversations", ram);
+    (void)fprintf(f, "  %" PRIu64 " pages beside the pool%s\n", ram / plan->unit_bytes,
+                  o->cache ? "" : " (cache is false)");
+    print_bytes(f, "together", taken_bytes(o, plan, pool) + ram);
     (void)fputc('\n', f);
     if (available != UINT64_MAX) {
         print_bytes(f, "free", available);
