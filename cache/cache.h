@@ -168,11 +168,12 @@ struct cache_move {
     uint32_t n_units;
     uint32_t n_tokens; /* a partial page: rows from here on are to be zero in what is written; else
                           0 (whole units) */
-    const uint32_t *vram, *ram;          /* [n_units]; unit i goes to unit i */
-    struct cache_node *node;             /* the cache's */
-    struct cache_checkpoint *checkpoint; /* the cache's; NULL: a page */
-    uint32_t generation;                 /* the cache's */
-    struct cache_move *next;             /* the cache's, then the owner's */
+    const uint32_t *vram, *ram;             /* [n_units]; unit i goes to unit i */
+    struct cache_node *node;                /* the cache's */
+    struct cache_checkpoint *checkpoint;    /* the cache's; NULL: a page */
+    uint32_t generation;                    /* the cache's */
+    struct cache_move *next;                /* the cache's, then the owner's */
+    struct cache_move *all_prev, *all_next; /* the cache's */
 };
 
 /*

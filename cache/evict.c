@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who leaves which tier, and when.
+ *
+ * What can leave a tier is a page below which nothing is in that tier and that is on nobody's path;
+ * they lie in one heap per space and tier.  A page's key is
+ *
+ *     log2(tokens that would have to be read again / units freed) + log2(1 + hits)
+ *         + time of last use / half-life
+ *
+ * that is the logarithm of (seconds to read again x chance of use per byte), up to terms that are
+ * the same for all at any time: the chance halves every half-life for all alike, so the order never
+ * changes by itself and a plain heap holds it.  The run that is valued reaches from the page back
+ * to the next position that can be resumed.
+ */
+#include "cache/cache_private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- value -------------------------------------------------------------------------------------
+ */
+
+bool value_less(struct value a, struct value b)
+{
+    return a.cls != b.cls ? a.cls < b.cls : a.key < b.key;
+}
+
+/* Tokens and units of the run that ends with `n`; no tokens when nothing can be resumed in it. */
+static void run_of(const struct cache *c, const struct cache_node *n, uint32_t *ret_tokens,
+                   uint32_t *ret_units)
+{
+    const struct cache_node *x = n;
+    uint32_t units = 1, end;
+
+    if (!has_checkpoints(c)) {
+        *ret_tokens = n->n_tokens;
+        *ret_units = 1;
+        return;
+    }
+    *ret_tokens = 0;
+    *ret_units = 1;
+    if (n->n_checks == 0)
+        return;
+    end = n->checks[n->n_checks - 1]->pos;
+    units += n->n_checks * c->o.checkpoint_units;
+    while (x->parent && x->parent->parent && x->parent->n_kids == 1 && x->parent->n_checks == 0 &&
+           !x->parent->marks) {
+        x = x->parent;
+        units++;
+    }
+    /* Up to the next checkpoint above, shared pages included: they would be read again for it. */
+    do
+        x = x->parent;
+    while (x->parent && x->n_checks == 0);
+    *ret_tokens = end - (x->parent ? x->checks[x->n_checks - 1]->pos : 0);
+    *ret_units = units;
+}
+
+/* The page is needed up to its end by a root. */
+static bool ends_with_root(const struct cache_node *n)
+{
+    for (const struct mark *m = n->marks; m; m = m->next)
+        if (m->kind == MARK_ROOT && m->offset == n->n_tokens)
+            return true;
+    return false;
+}
+
+struct value node_value(const struct cache *c, const struct cache_node *n, enum cache_tier t)
+{
+    uint32_t tokens, units;
+    struct value v;
+
+    run_of(c, n, &tokens, &units);
+    v.key = log2((double)(tokens ? tokens : 1) / units) + log2(1.0 + n->hits) +
+            (double)n->last_use / (double)c->limits.half_life_ns;
+    if (ends_with_root(n))
+        v.cls = CLASS_ROOT;
+    else if (n->superseded || tokens == 0)
+        v.cls = CLASS_USELESS;
+    else
+        v.cls = node_is_mirrored(c, n, t) ? CLASS_MIRROR : CLASS_LAST;
+    return v;
+}
+
+/* --- heaps: the least value on top --------------------------------------------------------------
+ */
+
+static void heap_put(struct heap *h, int i, struct cache_node *n, enum cache_tier t)
+{
+    h->v[i] = n;
+    n->heap_at[t] = i;
+}
+
+static int heap_up(struct heap *h, int i, enum cache_tier t)
+{
+    struct cache_node *n = h->v[i];
+
+    while (i > 0 && value_less(n->value[t], h->v[(i - 1) / 2]->value[t])) {
+        heap_put(h, i, h->v[(i - 1) / 2], t);
+        i = (i - 1) / 2;
+    }
+    heap_put(h, i, n, t);
+    return i;
+}
+
+static void heap_down(struct heap *h, int i, enum cache_tier t)
+{
+    struct cache_node *n = h->v[i];
+
+    for (;;) {
+        int k = 2 * i + 1;
+
+        if (k + 1 < h->n && value_less(h->v[k + 1]->value[t], h->v[k]->value[t]))
+            k++;
+        if (k >= h->n || !value_less(h->v[k]->value[t], n->value[t]))
+            break;
+        heap_put(h, i, h->v[k], t);
+        i = k;
+    }
+    heap_put(h, i, n, t);
+}
+
+void heap_remove(struct cache *c, struct cache_node *n, enum cache_tier t)
+{
+    struct heap *h = &n->space->heap[t];
+    const int i = n->heap_at[t];
+
+    (void)c;
+    if (i == NOT_IN_HEAP)
+        return;
+    n->heap_at[t] = NOT_IN_HEAP;
+    h->n--;
+    if (i == h->n)
+        return;
+    heap_put(h, i, h->v[h->n], t);
+    heap_down(h, heap_up(h, i, t), t);
+}
+
+/* Without memory for the heap the page just cannot be evicted yet: the next change tries again. */
+static void heap_set(struct cache *c, struct cache_node *n, enum cache_tier t)
+{
+    struct heap *h = &n->space->heap[t];
+
+    if (n->heap_at[t] == NOT_IN_HEAP) {
+        if (h->n == h->cap) {
+            const int cap = h->cap ? h->cap * 2 : 64;
+            struct cache_node **v = reallocarray(h->v, (size_t)cap, sizeof(void *));
+
+            if (!v)
+                return;
+            c->book_bytes += (size_t)(cap - h->cap) * sizeof(void *);
+            h->v = v;
+            h->cap = cap;
+        }
+        h->n++;
+        n->value[t] = node_value(c, n, t);
+        heap_put(h, h->n - 1, n, t);
+        (void)heap_up(h, h->n - 1, t);
+        return;
+    }
+    n->value[t] = node_value(c, n, t);
+    heap_down(h, heap_up(h, n->heap_at[t], t), t);
+}
+
+/* --- sums --------------------------------------------------------------------------------------
+ */
+
+uint32_t node_units(const struct cache *c, const struct cache_node *n, enum cache_tier t)
+{
+    uint32_t units = n->copy[t].state != COPY_NONE;
+
+    for (uint32_t i = 0; i < n->n_checks; i++)
+        if (n->checks[i]->home == n && n->checks[i]->state[t] != COPY_NONE)
+            units += c->o.checkpoint_units;
+    return units;
+}
+
+/* Something is in `t`, here or below, or not any more: those above hear of it. */
+static void subtree_count(struct cache *c, struct cache_node *n, enum cache_tier t, bool add)
+{
+    for (; n; n = n->parent) {
+        n->subtree[t] += add ? 1 : -1u;
+        if (n->subtree[t] != (add ? 1u : 0u)) {
+            /* It may have become a leaf of this tier, or stopped to be one. */
+            if (n->parent && n->subtree[t] <= 2)
+                node_changed(c, n);
+            return;
+        }
+    }
+}
+
+static bool may_leave(const struct cache_node *n, enum cache_tier t)
+{
+    return !n->dead && !n->aside && n->users == 0 && n->n_moves == 0 && n->counted[t] > 0 &&
+           n->subtree[t] == 1;
+}
+
+static bool checks_move(const struct cache_node *n)
+{
+    for (uint32_t i = 0; i < n->n_checks; i++)
+        if (n->checks[i]->home == n && n->checks[i]->n_moves > 0)
+            return true;
+    return false;
+}
+
+void node_changed(struct cache *c, struct cache_node *n)
+{
+    if (!n->parent)
+        return;
+    for (int i = 0; i < CACHE_TIERS; i++) {
+        const enum cache_tier t = (enum cache_tier)i;
+        const uint32_t was = n->counted[t], is = n->dead ? 0 : node_units(c, n, t);
+
+        n->counted[t] = is;
+        n->space->held[t] += is - was;
+        if (t == CACHE_VRAM) {
+            const uint32_t idle = n->users == 0 ? is : 0;
+
+            c->idle_vram += idle - n->counted_idle;
+            n->counted_idle = idle;
+        }
+        if ((was > 0) != (is > 0))
+            subtree_count(c, n, t, is > 0);
+    }
+    for (int i = 0; i < CACHE_TIERS; i++) {
+        const enum cache_tier t = (enum cache_tier)i;
+
+        if (may_leave(n, t) && !checks_move(n))
+            heap_set(c, n, t);
+        else
+            heap_remove(c, n, t);
+    }
+}
+
+/* --- victims -----------------------------------------------------------------------------------
+ */
+
+/* Units of `t` on the paths of roots, each once. */
+static uint32_t roots_hold(struct cache *c, enum cache_tier t)
+{
+    const uint64_t stamp = ++c->last_stamp;
+    uint32_t units = 0;
+
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        struct cache_entry_object *e = c->entries[i];
+
+        if (!e->is_root)
+            continue;
+        for (struct cache_node *n = entry_end(e)->node; n && n->parent && n->stamp != stamp;
+             n = n->parent) {
+            n->stamp = stamp;
+            units += n->counted[t];
+        }
+    }
+    return units;
+}
+
+static uint32_t tier_limit(const struct cache *c, enum cache_tier t)
+{
+    return t == CACHE_VRAM ? c->o.vram_units : c->limits.ram_units;
+}
+
+struct share {
+    bool over_only;           /* only those that hold more than their share may lose */
+    struct cache_space *only; /* only this one may lose; NULL: anybody */
+    uint32_t share;
+};
+
+/* No key holds more than its share while others want room: who has to give for `s` (NULL: nobody in
+ * particular) to get n units. */
+static struct share who_gives(const struct cache *c, const struct cache_space *s, uint32_t n,
+                              enum cache_tier t)
+{
+    struct share x = {0};
+    uint32_t n_active = 0;
+    bool any_over = false;
+
+    for (struct cache_space *y = c->spaces; y; y = y->next)
+        n_active += y->held[t] > 0 || y == s;
+    if (n_active < 2)
+        return x;
+    x.share = tier_limit(c, t) / n_active;
+    for (struct cache_space *y = c->spaces; y; y = y->next)
+        any_over = any_over || y->held[t] > x.share;
+    if (s && s->held[t] + n > x.share)
+        x.only = (struct cache_space *)s;
+    else
+        x.over_only = any_over;
+    return x;
+}
+
+static uint32_t root_offset(const struct cache_node *n, bool *ret_pinned)
+{
+    uint32_t root = 0;
+
+    *ret_pinned = false;
+    for (const struct mark *m = n->marks; m; m = m->next) {
+        if (m->kind != MARK_ROOT)
+            continue;
+        if (m->offset > root)
+            root = m->offset;
+        *ret_pinned = *ret_pinned || m->entry->is_pinned;
+    }
+    return root;
+}
+
+/* A search for victims in one tier, with what holds for all of it. */
+struct hunt {
+    struct cache *c;
+    enum cache_tier t;
+    struct share share;
+    bool roots_over;               /* roots hold more than half: they are worth what others are */
+    struct cache_node *aside[256]; /* cannot leave now, out of the heaps until the end */
+    uint32_t n_aside;
+};
+
+static void hunt_begin(struct hunt *h, struct cache *c, const struct cache_space *s, uint32_t n,
+                       enum cache_tier t)
+{
+    h->c = c;
+    h->t = t;
+    h->share = who_gives(c, s, n, t);
+    h->roots_over = roots_hold(c, t) > tier_limit(c, t) / 2;
+    h->n_aside = 0;
+}
+
+static bool hunt_put_aside(struct hunt *h, struct cache_node *n)
+{
+    if (h->n_aside == sizeof h->aside / sizeof h->aside[0])
+        return false;
+    n->aside = true;
+    heap_remove(h->c, n, h->t);
+    h->aside[h->n_aside++] = n;
+    return true;
+}
+
+static void hunt_end(struct hunt *h)
+{
+    for (uint32_t i = 0; i < h->n_aside; i++) {
+        h->aside[i]->aside = false;
+        node_changed(h->c, h->aside[i]);
+    }
+}
+
+static bool may_give(const struct hunt *h, const struct cache_space *s)
+{
+    return (!h->share.only || h->share.only == s) &&
+           (!h->share.over_only || s->held[h->t] > h->share.share);
+}
+
+/* The page of least value that may leave; NULL: none. */
+static struct cache_node *hunt_next(const struct hunt *h, struct value *ret_value)
+{
+    struct cache_node *found = NULL;
+
+    for (struct cache_space *s = h->c->spaces; s; s = s->next) {
+        struct cache_node *n = s->heap[h->t].n > 0 ? s->heap[h->t].v[0] : NULL;
+
+        if (n && may_give(h, s) && (!found || value_less(n->value[h->t], *ret_value))) {
+            found = n;
+            *ret_value = n->value[h->t];
+        }
+    }
+    for (uint32_t i = 0; h->roots_over && i < h->c->n_entries; i++) {
+        struct cache_entry_object *e = h->c->entries[i];
+        struct cache_node *n = e->is_root ? entry_end(e)->node : NULL;
+        struct value v;
+
+        if (!n || n->heap_at[h->t] == NOT_IN_HEAP || n->value[h->t].cls != CLASS_ROOT ||
+            !may_give(h, n->space))
+            continue;
+        v = n->value[h->t];
+        v.cls = node_is_mirrored(h->c, n, h->t) ? CLASS_MIRROR : CLASS_LAST;
+        if (!found || value_less(v, *ret_value)) {
+            found = n;
+            *ret_value = v;
+        }
+    }
+    return found;
+}
+
+/* The last copies of a page go, up to the end of a root in it. */
+static void forget_page(struct cache *c, struct cache_node *n)
+{
+    bool pinned;
+    const uint32_t root = root_offset(n, &pinned);
+
+    if (root > 0 && root < n->n_tokens)
+        node_trim(c, n, root);
+    else
+        node_remove(c, n, CACHE_WHY_SPACE);
+}
+
+static bool may_forget(const struct cache_node *n)
+{
+    bool pinned;
+    const uint32_t root = root_offset(n, &pinned);
+
+    return n->n_kids == 0 && (!pinned || root < n->n_tokens);
+}
+
+/* A second copy goes from ram; it comes back when there is room. */
+static void mirror_leave(struct cache *c, struct cache_node *n)
+{
+    node_leave(c, n, CACHE_RAM);
+    queue_starve(c, n);
+}
+
+static void vram_leave(struct cache *c, struct cache_node *n)
+{
+    const uint64_t bytes = n->counted[CACHE_VRAM] * c->o.unit_bytes;
+
+    for (struct mark *m = n->marks; m; m = m->next)
+        if (m->kind == MARK_END) {
+            c->st.demotions++;
+            cache_tell(c, CACHE_DEMOTED, CACHE_WHY_SPACE, CACHE_VRAM, m->entry, bytes);
+        }
+    node_leave(c, n, CACHE_VRAM);
+}
+
+/* Something that ram could not hold even alone is not begun: nothing is evicted for it. */
+bool path_fits_ram(const struct cache *c, const struct cache_node *n)
+{
+    return n->depth + 1 + c->o.checkpoint_units <= c->limits.ram_units;
+}
+
+bool ram_make_room(struct cache *c, struct cache_space *s, uint32_t n, struct value v)
+{
+    struct hunt h;
+    bool ok = true;
+
+    if (c->held[CACHE_RAM] + n <= c->limits.ram_units)
+        return true;
+    hunt_begin(&h, c, s, n, CACHE_RAM);
+    while (ok && c->held[CACHE_RAM] + n > c->limits.ram_units) {
+        struct value worth;
+        struct cache_node *x = hunt_next(&h, &worth);
+
+        if (!x || worth.cls == CLASS_ROOT || (!h.share.over_only && !value_less(worth, v)))
+            ok = false;
+        else if (node_is_mirrored(c, x, CACHE_RAM))
+            mirror_leave(c, x);
+        else if (may_forget(x))
+            forget_page(c, x);
+        else
+            ok = hunt_put_aside(&h, x);
+    }
+    hunt_end(&h);
+    return ok;
+}
+
+bool node_demote(struct cache *c, struct cache_node *n)
+{
+    const uint32_t need = node_ram_missing(c, n);
+    struct value v = node_value(c, n, CACHE_VRAM);
+
+    if (n->superseded || need == 0 || !path_fits_ram(c, n))
+        return need == 0 && !n->superseded;
+    if (v.cls < CLASS_LAST)
+        v.cls = CLASS_LAST;
+    if (!ram_make_room(c, n->space, need, v))
+        return false;
+    queue_forget(c, n);
+    if (!node_start_write_back(c, n))
+        return false;
+    n->leaving = true;
+    return true;
+}
+
+uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_coming)
+{
+    struct hunt h;
+    uint32_t coming = c->n_coming[CACHE_RAM];
+    const uint32_t held = c->held[CACHE_VRAM];
+
+    (void)now;
+    hunt_begin(&h, c, NULL, n, CACHE_VRAM);
+    /* What is being copied to leave counts: it was asked for before. */
+    while (held - c->held[CACHE_VRAM] + coming < n) {
+        struct value worth;
+        struct cache_node *x = hunt_next(&h, &worth);
+
+        if (!x)
+            break;
+        if (node_is_mirrored(c, x, CACHE_VRAM) && worth.cls != CLASS_USELESS) {
+            vram_leave(c, x);
+        } else if (worth.cls != CLASS_USELESS && node_demote(c, x)) {
+            coming = c->n_coming[CACHE_RAM];
+        } else if (may_forget(x)) {
+            forget_page(c, x);
+        } else if (node_is_mirrored(c, x, CACHE_VRAM)) {
+            vram_leave(c, x);
+        } else if (!hunt_put_aside(&h, x)) {
+            break;
+        }
+    }
+    hunt_end(&h);
+    *ret_coming = c->n_coming[CACHE_RAM];
+    return held - c->held[CACHE_VRAM];
+}
+
+uint32_t cache_idle_vram(const struct cache *c)
+{
+    return c->idle_vram;
+}
+
+/* --- limits ------------------------------------------------------------------------------------
+ */
+
+/* The parked conversation that is worth least. */
+static struct cache_entry_object *least_parked(struct cache *c)
+{
+    struct cache_entry_object *found = NULL;
+    struct value least = {CLASS_ABOVE, 0};
+
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        struct cache_entry_object *e = c->entries[i];
+        struct value v;
+
+        if (e->is_root || e->is_active || !entry_end(e)->node)
+            continue;
+        v = (struct value){CLASS_LAST, entry_key(c, e)};
+        if (value_less(v, least)) {
+            found = e;
+            least = v;
+        }
+    }
+    return found;
+}
+
+static struct cache_entry_object *oldest_root(struct cache *c, uint32_t *ret_n)
+{
+    struct cache_entry_object *found = NULL;
+
+    *ret_n = 0;
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        struct cache_entry_object *e = c->entries[i];
+
+        if (!e->is_root || e->is_pinned || e->space == c->shared)
+            continue;
+        ++*ret_n;
+        if (!found || e->last_use < found->last_use)
+            found = e;
+    }
+    return found;
+}
+
+void evict_to_limits(struct cache *c, enum cache_why why)
+{
+    struct cache_entry_object *e;
+    uint32_t n;
+
+    while (c->limits.n_conversations > 0 && entries_parked(c) > c->limits.n_conversations &&
+           (e = least_parked(c)))
+        entry_forget(c, e, why == CACHE_WHY_LIMITS ? why : CACHE_WHY_SLOTS);
+    while ((e = oldest_root(c, &n)) && n > c->limits.n_roots) {
+        /* Its pages stay, as an ordinary prefix. */
+        cache_tell(c, CACHE_ROOT_LOST, why == CACHE_WHY_LIMITS ? why : CACHE_WHY_ROOTS, CACHE_RAM,
+                   e, 0);
+        c->st.roots_lost++;
+        entry_free(c, e);
+    }
+    (void)ram_make_room(c, NULL, 0, (struct value){CLASS_ABOVE, 0});
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of a prompt is there: matches, and holding them. */
+#include "cache/cache_private.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* --- walks -------------------------------------------------------------------------------------
+ */
+
+uint32_t path_stamp(struct cache *c, struct cache_space *s, const int32_t *tokens, uint32_t n,
+                    struct cache_node **ret_last)
+{
+    struct cache_node *at = s->top;
+    uint32_t done = 0;
+
+    c->last_stamp++;
+    at->stamp = c->last_stamp;
+    while (done < n) {
+        uint32_t same;
+        const uint32_t most = n - done < CACHE_PAGE ? n - done : CACHE_PAGE;
+        struct cache_node *kid = node_find(at, tokens + done, most, &same);
+
+        if (!kid)
+            break;
+        at = kid;
+        done += same;
+        if (same < CACHE_PAGE)
+            break;
+        at->stamp = c->last_stamp;
+    }
+    *ret_last = at;
+    return done;
+}
+
+bool mark_is_passed(const struct cache *c, const struct mark *m, const int32_t *tokens, uint32_t n)
+{
+    const struct cache_node *x = m->node;
+    uint32_t begin;
+
+    if (!x)
+        return false;
+    if (x->stamp == c->last_stamp)
+        return true;
+    if (x->parent->stamp != c->last_stamp)
+        return false;
+    begin = x->depth * CACHE_PAGE;
+    return n >= begin + m->offset &&
+           tokens_common(x->tokens, tokens + begin, m->offset) == m->offset;
+}
+
+/* --- matches -----------------------------------------------------------------------------------
+ */
+
+struct walk {
+    struct cache_match best, vram;
+    uint32_t root_pos;
+    uint32_t n_pages, n_pages_vram, n_missing; /* so far; missing in vram */
+    uint32_t n_common;
+};
+
+static bool in_vram(const struct cache_checkpoint *k)
+{
+    return !k || k->state[CACHE_VRAM] == COPY_VALID;
+}
+
+static void consider(const struct cache *c, struct walk *w, struct cache_node *n, uint32_t pos,
+                     struct cache_checkpoint *k)
+{
+    struct cache_match m = {
+        .pos = pos,
+        .n_pages = w->n_pages,
+        .n_pages_vram = w->n_pages_vram,
+        .units_to_load = w->n_missing,
+        .space = n->space,
+        .node = n,
+        .checkpoint = k,
+    };
+
+    if (!in_vram(k))
+        m.units_to_load += c->o.checkpoint_units;
+    w->best = m;
+    if (m.units_to_load == 0)
+        w->vram = m;
+}
+
+/* Positions of `n` that can be resumed, of its first `same` tokens; none behind `most`. */
+static void consider_page(const struct cache *c, struct walk *w, struct cache_node *n,
+                          uint32_t same, uint32_t most)
+{
+    const uint32_t begin = n->depth * CACHE_PAGE;
+    const uint32_t end = begin + same < most ? begin + same : most;
+
+    w->n_pages++;
+    if (n->copy[CACHE_VRAM].state == COPY_VALID)
+        w->n_pages_vram++;
+    else
+        w->n_missing++;
+    if (end <= begin)
+        return;
+    if (!has_checkpoints(c)) {
+        consider(c, w, n, end, NULL);
+        return;
+    }
+    for (uint32_t i = 0; i < n->n_checks && n->checks[i]->pos <= end; i++)
+        consider(c, w, n, n->checks[i]->pos, n->checks[i]);
+}
+
+/* Stamps the pages that are passed wholly, as path_stamp does. */
+static void walk_space(struct cache *c, struct cache_space *s, const int32_t *tokens, uint32_t n,
+                       uint32_t most, struct walk *w)
+{
+    struct cache_node *at = s->top;
+
+    c->last_stamp++;
+    at->stamp = c->last_stamp;
+    *w = (struct walk){0};
+    while (w->n_common < n) {
+        const uint32_t rest = n - w->n_common;
+        uint32_t same;
+        struct cache_node *kid =
+            node_find(at, tokens + w->n_common, rest < CACHE_PAGE ? rest : CACHE_PAGE, &same);
+
+        if (!kid)
+            break;
+        consider_page(c, w, kid, same, most);
+        for (const struct mark *m = kid->marks; m; m = m->next)
+            if (m->kind == MARK_ROOT && m->offset <= same && w->n_common + m->offset > w->root_pos)
+                w->root_pos = w->n_common + m->offset;
+        w->n_common += same;
+        at = kid;
+        if (same < CACHE_PAGE)
+            break;
+        at->stamp = c->last_stamp;
+    }
+}
+
+/* The conversation that the stamped prompt goes on with: it passes its turn or query checkpoint or
+ * its end. The one that it has most in common with, then the most recent. */
+static const struct cache_entry_object *find_continued(struct cache *c, struct cache_space *s,
+                                                       const int32_t *tokens, uint32_t n)
+{
+    const struct cache_entry_object *found = NULL;
+    uint32_t found_pos = 0;
+
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        const struct cache_entry_object *e = c->entries[i];
+        uint32_t pos = 0;
+
+        if (e->is_root || e->space != s || !e->marks[MARK_END].node)
+            continue;
+        if (mark_is_passed(c, &e->marks[MARK_END], tokens, n))
+            pos = e->n_tokens;
+        else if (mark_is_passed(c, &e->marks[MARK_TURN], tokens, n))
+            pos = e->turn_pos;
+        else if (mark_is_passed(c, &e->marks[MARK_QUERY], tokens, n))
+            pos = e->query_pos;
+        if (pos > 0 &&
+            (!found || pos > found_pos || (pos == found_pos && e->last_use > found->last_use))) {
+            found = e;
+            found_pos = pos;
+        }
+    }
+    return found;
+}
+
+static void name_conversation(const struct cache *c, struct cache_match *m,
+                              const struct cache_entry_object *goes_on, uint32_t root_pos)
+{
+    if (m->pos == 0)
+        return;
+    m->root_pos = root_pos < m->pos ? root_pos : m->pos;
+    m->continues = goes_on != NULL;
+    if (goes_on)
+        m->conversation = goes_on->id;
+    else if (entry_find(c, m->node->owner))
+        m->conversation = m->node->owner;
+}
+
+void cache_find(struct cache *c, struct cache_space *s, const int32_t *tokens, uint32_t n,
+                uint32_t most, struct cache_found *ret)
+{
+    const struct cache_entry_object *goes_on;
+    struct walk own, shared = {0};
+
+    if (s != c->shared)
+        walk_space(c, c->shared, tokens, n, most, &shared);
+    walk_space(c, s, tokens, n, most, &own);
+    ret->n_common = own.n_common > shared.n_common ? own.n_common : shared.n_common;
+    ret->best = own.best;
+    ret->vram = own.vram;
+    goes_on = find_continued(c, s, tokens, n);
+    name_conversation(c, &ret->best, goes_on, own.root_pos);
+    name_conversation(c, &ret->vram, goes_on, own.root_pos);
+    if (shared.best.pos > own.best.pos) {
+        ret->best = shared.best;
+        name_conversation(c, &ret->best, goes_on, shared.root_pos);
+    }
+    if (shared.vram.pos > own.vram.pos) {
+        ret->vram = shared.vram;
+        name_conversation(c, &ret->vram, goes_on, shared.root_pos);
+    }
+}
+
+/* --- pins --------------------------------------------------------------------------------------
+ */
+
+static void graft_copies(struct cache *c, struct cache_node *to, struct cache_node *from)
+{
+    for (int i = 0; i < CACHE_TIERS; i++) {
+        const enum cache_tier t = (enum cache_tier)i;
+
+        if (to->copy[t].state != COPY_NONE || from->copy[t].state != COPY_VALID)
+            continue;
+        to->copy[t] = from->copy[t];
+        if (t == CACHE_VRAM)
+            vram_take(c, to->copy[t].unit);
+        else
+            ram_ref(c, to->copy[t].unit);
+    }
+}
+
+/* The checkpoint of another space's page, as one of ours on the same units. */
+static int graft_check(struct cache *c, struct cache_node *to, struct cache_checkpoint *from)
+{
+    struct cache_checkpoint *k;
+    int r;
+
+    if (check_at(to, from->pos))
+        return 0;
+    k = check_new(c, from->pos, from->kinds);
+    if (!k)
+        return -ENOMEM;
+    memcpy(k->units, from->units, sizeof(uint32_t) * CACHE_TIERS * c->o.checkpoint_units);
+    for (int t = 0; t < CACHE_TIERS; t++) {
+        k->state[t] = from->state[t] == COPY_VALID ? COPY_VALID : COPY_NONE;
+        for (uint32_t i = 0; i < c->o.checkpoint_units; i++) {
+            uint32_t *unit = &k->units[(size_t)t * c->o.checkpoint_units + i];
+
+            if (k->state[t] == COPY_NONE)
+                *unit = CACHE_NO_UNIT;
+            else if (t == CACHE_VRAM)
+                vram_take(c, *unit);
+            else
+                ram_ref(c, *unit);
+        }
+    }
+    r = check_attach(c, to, k);
+    if (r < 0)
+        check_reap(c, k);
+    return r;
+}
+
+struct cache_node *path_graft(struct cache *c, struct cache_space *s, struct cache_node *n,
+                              uint32_t n_tokens)
+{
+    struct cache_node *above, *x;
+    bool fresh;
+
+    if (!n->parent)
+        return s->top;
+    above = path_graft(c, s, n->parent, CACHE_PAGE);
+    if (!above)
+        return NULL;
+    x = node_insert(c, above, n->tokens, n_tokens, &fresh);
+    if (!x)
+        return NULL;
+    if (fresh)
+        graft_copies(c, x, n);
+    x->last_use = n->last_use > x->last_use ? n->last_use : x->last_use;
+    for (uint32_t i = 0; i < n->n_checks; i++)
+        if (n->checks[i]->pos <= n->depth * CACHE_PAGE + n_tokens &&
+            graft_check(c, x, n->checks[i]) < 0)
+            return NULL;
+    node_changed(c, x);
+    return x;
+}
+
+int cache_pin(struct cache *c, struct cache_space *s, const struct cache_match *m, uint64_t now,
+              struct cache_pin *ret)
+{
+    *ret = (struct cache_pin){.m = *m};
+    if (m->pos == 0)
+        return 0;
+    if (m->space != s) {
+        struct cache_node *n = path_graft(c, s, m->node, m->node->n_tokens);
+
+        if (!n)
+            return -ENOMEM;
+        ret->m.node = n;
+        ret->m.space = s;
+        if (m->checkpoint)
+            ret->m.checkpoint = check_at(n, m->pos);
+    }
+    for (struct cache_node *n = ret->m.node; n->parent; n = n->parent) {
+        n->last_use = now;
+        n->hits++;
+        if (n != ret->m.node)
+            n->superseded = false;
+    }
+    path_hold(c, ret->m.node);
+    if (ret->m.checkpoint)
+        ret->m.checkpoint->pins++;
+    ret->held = true;
+    return 0;
+}
+
+void cache_unpin(struct cache *c, struct cache_pin *p)
+{
+    struct cache_checkpoint *k = p->m.checkpoint;
+
+    if (!p->held)
+        return;
+    p->held = false;
+    if (k) {
+        k->pins--;
+        check_reap(c, k);
+    }
+    path_release(c, p->m.node);
+}
+
+bool cache_is_loaded(const struct cache *c, const struct cache_pin *p)
+{
+    (void)c;
+    if (!p->held)
+        return true;
+    if (!in_vram(p->m.checkpoint))
+        return false;
+    for (const struct cache_node *n = p->m.node; n->parent; n = n->parent)
+        if (n->copy[CACHE_VRAM].state != COPY_VALID)
+            return false;
+    return true;
+}
+
+bool cache_is_broken(const struct cache *c, const struct cache_pin *p)
+{
+    const struct cache_checkpoint *k = p->m.checkpoint;
+
+    (void)c;
+    return p->held && (p->m.node->dead || (k && !k->home));
+}
+
+void cache_pin_units(const struct cache *c, const struct cache_pin *p, uint32_t *ret_pages,
+                     const uint32_t **ret_checkpoint)
+{
+    (void)c;
+    for (const struct cache_node *n = p->m.node; p->held && n->parent; n = n->parent)
+        ret_pages[n->depth] = n->copy[CACHE_VRAM].unit;
+    /* vram is the first tier. */
+    *ret_checkpoint = p->m.checkpoint ? p->m.checkpoint->units : NULL;
+}
