@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+static struct engine *engines;
+
 struct engine *fake_engine_new(const struct fake_options *o)
 {
     struct engine *e = must_alloc(1, sizeof *e);
@@ -21,7 +23,6 @@ struct engine *fake_engine_new(const struct fake_options *o)
     MUST(units_init(&e->units, o->n_units) == 0);
     MUST(mailbox_init(&e->finished) == 0);
     e->bytes = must_alloc(o->n_units, FAKE_UNIT_BYTES);
-    e->is_poisoned = must_alloc(o->n_units, sizeof *e->is_poisoned);
     e->checkpoint = must_alloc(o->checkpoint_units, FAKE_UNIT_BYTES);
     e->seqs = must_alloc(o->n_sequences, sizeof *e->seqs);
     for (uint32_t i = 0; i < o->n_sequences; i++) {
@@ -30,13 +31,20 @@ struct engine *fake_engine_new(const struct fake_options *o)
             must_alloc(o->context / ENGINE_PAGE_TOKENS + 1, sizeof *e->seqs[i].pages);
         e->seqs[i].x_rows = must_alloc(o->context, sizeof *e->seqs[i].x_rows);
     }
-    fake_poison_freed(e);
+    memset(e->bytes, FAKE_UNIT_POISON, (size_t)o->n_units * FAKE_UNIT_BYTES);
+    e->next = engines;
+    engines = e;
     return e;
 }
 
 void engine_close(struct engine *e)
 {
+    struct engine **at = &engines;
+
     MUST(e->n_in_flight == 0 && !e->flights && !e->running);
+    while (*at != e)
+        at = &(*at)->next;
+    *at = e->next;
     for (uint32_t i = 0; i < e->o.n_sequences; i++) {
         MUST(!e->seqs[i].in_use);
         free(e->seqs[i].pages);
@@ -44,7 +52,6 @@ void engine_close(struct engine *e)
     }
     free(e->seqs);
     free(e->checkpoint);
-    free(e->is_poisoned);
     free(e->bytes);
     units_done(&e->units);
     mailbox_done(&e->finished);
@@ -166,15 +173,11 @@ void sequence_cancel(struct sequence *s)
 
 /* --- jobs --- */
 
-void fake_poison_freed(struct engine *e)
+void fake_unit_freed(const struct units *u, uint32_t unit)
 {
-    for (uint32_t i = 0; i < e->o.n_units; i++) {
-        const bool is_free = e->units.refs[i] == 0;
-
-        if (is_free && !e->is_poisoned[i])
-            memset(unit_bytes(e, i), FAKE_UNIT_POISON, FAKE_UNIT_BYTES);
-        e->is_poisoned[i] = is_free;
-    }
+    for (struct engine *e = engines; e; e = e->next)
+        if (&e->units == u)
+            memset(unit_bytes(e, unit), FAKE_UNIT_POISON, FAKE_UNIT_BYTES);
 }
 
 int engine_submit(struct engine *e, struct job *j, struct err_text *err)
@@ -188,7 +191,6 @@ int engine_submit(struct engine *e, struct job *j, struct err_text *err)
         e->refuse[j->kind] = 0;
         return err_set(err, rc, "refused as the test wants");
     }
-    fake_poison_freed(e);
     f = must_alloc(1, sizeof *f);
     f->job = j;
     fake_take_job(e, f);
@@ -211,7 +213,6 @@ static struct flight *oldest_waiting(const struct engine *e, bool transfer)
 static void start(struct engine *e, struct flight *f)
 {
     f->state = FLIGHT_RUNS;
-    fake_poison_freed(e);
     f->job->status = fake_run_job(e, f->job);
 }
 
@@ -274,7 +275,6 @@ struct job *engine_reap(struct engine *e)
     *at = f->next;
     e->n_in_flight--;
     fake_return_job(e, f);
-    fake_poison_freed(e);
     return j;
 }
 

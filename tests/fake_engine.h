@@ -15,8 +15,9 @@
  *
  * A mount compares every row and byte with what the tokens say they must be, and every entry
  * compares all rows before its own, so that a wrong unit, given away too early or reused for
- * another prefix, ends the test there.  Units that nobody holds, and those whose contents a job is
- * going to replace, hold FAKE_UNIT_POISON; export never finds it in a row that it copies.
+ * another prefix, ends the test there.  A unit that is freed, and one whose contents a job is going
+ * to replace, holds FAKE_UNIT_POISON from then on; an export may not find it in a row that it
+ * copies.
  *
  * Every rule of engine.h that an owner can break is an assertion, and so is that nothing in a job
  * changes while it is in flight.  JOB_COMMIT and tentative entries are not there.

@@ -5,6 +5,7 @@
  * fake_engine.c         the public functions, sequences, what runs when
  * fake_engine_submit.c  the rules of a job, what it holds and what may not change meanwhile
  * fake_engine_run.c     the model: what jobs do to units and sequences
+ * fake_engine_units.c   which units are in use
  */
 #ifndef TESTS_FAKE_ENGINE_PRIVATE_H
 #define TESTS_FAKE_ENGINE_PRIVATE_H
@@ -79,11 +80,11 @@ struct flight {
 };
 
 struct engine {
+    struct engine *next; /* of all there are */
     struct fake_options o;
     struct engine_plan plan;
     struct units units;
     uint8_t *bytes;      /* [n_units][FAKE_UNIT_BYTES]: the pool */
-    bool *is_poisoned;   /* [n_units] free, and known to be */
     uint8_t *checkpoint; /* [checkpoint_units][FAKE_UNIT_BYTES]: scratch */
     struct sequence *seqs;
     struct flight *flights;
@@ -113,8 +114,8 @@ static inline uint8_t *unit_bytes(const struct engine *e, uint32_t unit)
     return e->bytes + (size_t)unit * FAKE_UNIT_BYTES;
 }
 
-/* fake_engine.c: units that were freed lose their contents. */
-void fake_poison_freed(struct engine *e);
+/* fake_engine.c: its contents go. */
+void fake_unit_freed(const struct units *u, uint32_t unit);
 
 /* fake_engine_submit.c */
 void fake_take_job(struct engine *e, struct flight *f);
