@@ -235,8 +235,7 @@ static int parse_answer(const json_t *o, struct completion_params *p, struct api
 /* Fields without an effect whose type is checked all the same, so that a slip shows. */
 static int parse_inert(const json_t *o, struct api_error *e)
 {
-    static const char *const strings[] = {"model", "user", "cache_salt"};
-    bool cache_prompt;
+    static const char *const strings[] = {"model", "user"};
     const char *s;
     size_t n;
 
@@ -246,7 +245,49 @@ static int parse_inert(const json_t *o, struct api_error *e)
         if (r < 0)
             return r;
     }
-    return api_get_bool(o, "cache_prompt", &cache_prompt, e);
+    return 0;
+}
+
+/* What the prompt may share, and with whom. */
+static int parse_cache(const json_t *o, struct request *r, struct api_error *e)
+{
+    bool cache_prompt = true;
+    const char *salt = NULL;
+    size_t n = 0;
+    int rc;
+
+    rc = api_get_bool(o, "cache_prompt", &cache_prompt, e);
+    if (rc < 0)
+        return rc;
+    r->no_cache = !cache_prompt;
+    rc = api_get_string(o, "cache_salt", &salt, &n, e);
+    if (rc < 0)
+        return rc;
+    if (n == 0)
+        return 0;
+    /* A salt that ended at a NUL would be equal to others. */
+    if (n > COMPLETION_MAX_SALT_BYTES || strlen(salt) != n)
+        return api_bad_field(e, "cache_salt",
+                             "cache_salt has %zu bytes%s; it may have %d and no NUL", n,
+                             strlen(salt) != n ? " with a NUL" : "", COMPLETION_MAX_SALT_BYTES);
+    r->cache_salt = strdup(salt);
+    return r->cache_salt ? 0 : api_error_oom(e);
+}
+
+/* Where the messages of the prompt begin; `cache_root` knows better where the first ones end. */
+static int find_boundaries(const json_t *o, const struct completion_limits *limits,
+                           struct request *r, struct api_error *e)
+{
+    int64_t root;
+    int rc;
+
+    rc = api_get_int(o, "cache_root", 0, (int64_t)r->prompt.n, &root, e);
+    if (rc < 0)
+        return rc;
+    boundaries_find(limits->tokenizer, r->prompt.ids, r->prompt.n, &r->bounds);
+    if (rc > 0)
+        r->bounds.root = (uint32_t)root;
+    return 0;
 }
 
 static void request_unrefp(struct request **r)
@@ -279,6 +320,9 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
     rc = parse_inert(o, e);
     if (rc < 0)
         return rc;
+    rc = parse_cache(o, r, e);
+    if (rc < 0)
+        return rc;
     rc = parse_max_tokens(o, r, e);
     if (rc < 0)
         return rc;
@@ -290,6 +334,9 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
         return rc;
     /* Last, since it is the work. */
     rc = completion_prompt(o, limits, &r->prompt, e);
+    if (rc < 0)
+        return rc;
+    rc = find_boundaries(o, limits, r, e);
     if (rc < 0)
         return rc;
 

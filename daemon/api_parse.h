@@ -21,6 +21,7 @@ struct tokenizer;
 enum {
     COMPLETION_MAX_STOP = 64,         /* stop strings; OpenAI allows 4 */
     COMPLETION_MAX_STOP_BYTES = 4096, /* of one: so much text may have to be held back */
+    COMPLETION_MAX_SALT_BYTES = 256,  /* part of the key of everything that is kept */
 };
 
 /* What the answer needs beyond what the request itself knows. */

@@ -2,6 +2,8 @@
 /* A completion's memory: made on any thread, counted by its owner thread, freed whole. */
 #include "daemon/request.h"
 
+#include "daemon/decisions.h"
+
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -37,11 +39,13 @@ static void request_free(struct request *r)
     for (size_t i = 0; i < r->n_stop; i++)
         free(r->stop[i]);
     free(r->stop);
+    free(r->cache_salt);
     for (size_t i = 0; i < r->n_tokens; i++)
         free(r->tokens[i].top);
     free(r->tokens);
     buf_done(&r->text);
     request_text_done(r);
+    decision_unref(r->decision);
     free(r);
 }
 

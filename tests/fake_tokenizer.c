@@ -42,6 +42,18 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special,
     return t->pieces[id].s;
 }
 
+enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id)
+{
+    const struct fake_piece *p;
+
+    if (id < 0 || (uint32_t)id >= t->n_vocab)
+        return TOKEN_UNUSED;
+    p = &t->pieces[id];
+    if (id == FAKE_END || (p->n >= 4 && memcmp(p->s, "<|", 2) == 0))
+        return TOKEN_CONTROL;
+    return TOKEN_NORMAL;
+}
+
 const int32_t *tokenizer_end_ids(const struct tokenizer *t, size_t *ret_n)
 {
     static const int32_t ids[] = {FAKE_END};

@@ -12,6 +12,8 @@ struct fake_piece {
 
 enum { FAKE_END = 0 }; /* the one end token; its piece is never text */
 
+/* Other pieces that begin with "<|" are of kind TOKEN_CONTROL too, yet text like any other. */
+
 /* `pieces` [n_vocab] is borrowed. */
 struct tokenizer *fake_tokenizer_new(const struct fake_piece *pieces, uint32_t n_vocab);
 
