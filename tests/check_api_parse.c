@@ -18,9 +18,6 @@ enum { CONTEXT = 16, VOCAB = 5 };
 
 static const struct fake_piece pieces[VOCAB] = {
     {"<|end|>", 7}, {"a", 1}, {"b", 1}, {"\0", 1}, {"ab", 2}};
-/* Of a model with messages. */
-static const struct fake_piece chat_pieces[] = {
-    {"<|end|>", 7}, {"a", 1}, {"b", 1}, {"<|system|>", 10}, {"<|user|>", 8}};
 static struct tokenizer *tokenizer;
 
 static struct request *request;
@@ -239,58 +236,6 @@ START_TEST(a_prompt_is_text_ids_or_one_of_them_in_an_array)
 }
 END_TEST
 
-START_TEST(the_fields_of_the_cache_arrive_where_they_belong)
-{
-    struct buf b = {0};
-
-    must_parse("\"cache_prompt\":false,\"cache_salt\":\"caf\\u00e9\"");
-    ck_assert(request->no_cache);
-    ck_assert_str_eq(request->cache_salt, "caf\u00e9");
-    must_parse("\"cache_prompt\":true,\"cache_salt\":\"\"");
-    ck_assert(!request->no_cache && !request->cache_salt);
-
-    ck_assert_int_eq(buf_addf(&b, "\"cache_salt\":\"%0*d\"", COMPLETION_MAX_SALT_BYTES, 7), 0);
-    must_parse(b.data);
-    ck_assert_uint_eq(strlen(request->cache_salt), COMPLETION_MAX_SALT_BYTES);
-    buf_clear(&b);
-    ck_assert_int_eq(buf_addf(&b, "\"cache_salt\":\"%0*d\"", COMPLETION_MAX_SALT_BYTES + 1, 7), 0);
-    ck_assert_int_lt(parse_fields(b.data), 0);
-    ck_assert_str_eq(error.param, "cache_salt");
-    ck_assert_ptr_nonnull(strstr(error.message, "has 257 bytes; it may have 256"));
-    buf_done(&b);
-}
-END_TEST
-
-/* A body whose prompt has its second message at 2, and the third at 4. */
-static void parse_messages(const char *fields)
-{
-    struct buf b = {0};
-
-    ck_assert_int_eq(buf_addf(&b, "{\"prompt\":\"<|system|>a<|user|>b<|user|>a\"%s}", fields), 0);
-    ck_assert_msg(parse_n(b.data, b.len) == 0, "%s: %s", fields, error.message);
-    ck_assert_uint_eq(request->prompt.n, 6);
-    buf_done(&b);
-}
-
-START_TEST(boundaries_are_the_prompts_and_the_root_the_clients_if_it_says_so)
-{
-    tokenizer_free(tokenizer);
-    tokenizer = fake_tokenizer_new(chat_pieces, sizeof chat_pieces / sizeof chat_pieces[0]);
-    parse_messages("");
-    ck_assert_uint_eq(request->bounds.root, 2);
-    ck_assert_uint_eq(request->bounds.turn, 4);
-    parse_messages(",\"cache_root\":6");
-    ck_assert_uint_eq(request->bounds.root, 6);
-    ck_assert_uint_eq(request->bounds.turn, 4);
-    parse_messages(",\"cache_root\":3.0");
-    ck_assert_uint_eq(request->bounds.root, 3);
-    parse_messages(",\"cache_root\":0");
-    ck_assert_uint_eq(request->bounds.root, 0);
-    parse_messages(",\"cache_root\":null");
-    ck_assert_uint_eq(request->bounds.root, 2);
-}
-END_TEST
-
 /* A body, the status, the field, and words of the message. */
 struct bad {
     const char *fields;
@@ -319,13 +264,7 @@ static const struct bad bad_fields[] = {
     {"\"seed\":0.5", "seed", "0.5"},
     {"\"return_token_ids\":{}", "return_token_ids", "an object"},
     {"\"return_progress\":\"\"", "return_progress", "a string"},
-    {"\"cache_prompt\":3", "cache_prompt", "cache_prompt is 3; it must be true or false"},
-    {"\"cache_salt\":5", "cache_salt", "cache_salt is 5; it must be a string"},
-    {"\"cache_salt\":\"a\\u0000b\"", "cache_salt", "cache_salt has 3 bytes with a NUL"},
-    {"\"cache_root\":\"1\"", "cache_root", "a string"},
-    {"\"cache_root\":0.5", "cache_root", "0.5"},
-    {"\"cache_root\":-1", "cache_root", "cache_root is -1"},
-    {"\"cache_root\":2", "cache_root", "cache_root is 2; it must be an integer from 0 to 1"},
+    {"\"cache_prompt\":3", "cache_prompt", "3"},
     {"\"add_special\":3", "add_special", "3"},
     /* ranges */
     {"\"temperature\":-0.1", "temperature", "-0.1"},
@@ -593,8 +532,6 @@ int main(void)
     tcase_add_test(t, a_bias_is_an_object_or_pairs_and_minus_100_bans);
     tcase_add_test(t, stop_is_a_string_or_an_array_of_strings);
     tcase_add_test(t, a_prompt_is_text_ids_or_one_of_them_in_an_array);
-    tcase_add_test(t, the_fields_of_the_cache_arrive_where_they_belong);
-    tcase_add_test(t, boundaries_are_the_prompts_and_the_root_the_clients_if_it_says_so);
     tcase_add_loop_test(t, a_bad_field_is_refused_with_its_name_what_was_found_and_what_is_allowed,
                         0, (int)(sizeof bad_fields / sizeof bad_fields[0]));
     tcase_add_loop_test(t, a_bad_body_is_refused_in_words, 0,
