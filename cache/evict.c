@@ -38,7 +38,8 @@ static void run_of(const struct cache *c, const struct cache_node *n, uint32_t *
         *ret_units = 1;
         return;
     }
-    *ret_tokens = 0;
+    /* What lies below, in another tier, cannot be resumed without this page. */
+    *ret_tokens = n->n_kids > 0 ? n->n_tokens : 0;
     *ret_units = 1;
     if (n->n_checks == 0)
         return;
