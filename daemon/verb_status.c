@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/verb_status.h"
 
+#include "cache/cache.h"
+#include "daemon/decisions.h"
 #include "daemon/http.h"
 #include "daemon/listeners.h"
 #include "daemon/options.h"
@@ -76,6 +78,24 @@ static json_t *sockets(const struct server *s)
     return a;
 }
 
+static json_t *cache_object(const struct server *s)
+{
+    const uint64_t unit = engine_limits(s->engine)->unit_bytes;
+    struct decision_totals t = {0};
+    struct cache_stats c;
+
+    cache_stats(s->cache, &c);
+    if (s->decisions)
+        decisions_totals(s->decisions, &t);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parked", (json_int_t)c.n_parked,
+                     "roots", (json_int_t)c.n_roots, "vram_bytes",
+                     (json_int_t)c.tier[CACHE_VRAM].bytes, "vram_limit_bytes",
+                     (json_int_t)(c.tier[CACHE_VRAM].units_limit * unit), "ram_bytes",
+                     (json_int_t)c.tier[CACHE_RAM].bytes, "ram_limit_bytes",
+                     (json_int_t)(c.tier[CACHE_RAM].units_limit * unit), "switches",
+                     (json_int_t)t.switches, "hits", (json_int_t)t.hits);
+}
+
 /* The parts that exist once the model is loaded. */
 static void add_running(json_t *o, const struct verb_context *c, bool *ok)
 {
@@ -107,6 +127,8 @@ static void add_running(json_t *o, const struct verb_context *c, bool *ok)
                   "generated_tokens", (json_int_t)t.generated_tokens, "steps", (json_int_t)t.steps,
                   "step_ms", (json_int_t)(t.step_ns / 1000000)),
         ok);
+    if (s->cache)
+        set(o, "cache", cache_object(s), ok);
     set(o, "rates", json_pack("{s:f, s:f}", "prompt_tokens", prompt, "generated_tokens", generated),
         ok);
 }

@@ -2,6 +2,8 @@
 #include "daemon/verbs.h"
 
 #include "ctl/varlink.h"
+#include "daemon/verb_cache.h"
+#include "daemon/verb_requests.h"
 #include "daemon/verb_status.h"
 #include "util/buf.h"
 
@@ -10,16 +12,10 @@
 #include <errno.h>
 #include <string.h>
 
-/*
- * A method.  `parameters` is never NULL.  0 with *ret a new object; -EINVAL with *ret_bad the name
- * of a parameter that is missing or wrong; -ESRCH for an interface that is not known
- * (GetInterfaceDescription), named by *ret_bad; -ENOMEM.
- */
 struct verb {
     const char *name;
     const char *parameters; /* the names that it takes, " a b " */
-    int (*run)(const struct verb_context *c, json_t *parameters, json_t **ret,
-               const char **ret_bad);
+    verb_method *run;
 };
 
 struct interface {
@@ -28,25 +24,22 @@ struct interface {
     const struct verb *verbs; /* ends with a NULL name */
 };
 
-static int get_info(const struct verb_context *c, json_t *parameters, json_t **ret,
-                    const char **ret_bad);
-static int get_interface_description(const struct verb_context *c, json_t *parameters, json_t **ret,
-                                     const char **ret_bad);
+static verb_method get_info, get_interface_description;
 
 static int run_status(const struct verb_context *c, json_t *parameters, json_t **ret,
-                      const char **ret_bad)
+                      struct verb_error *e)
 {
     (void)parameters;
-    (void)ret_bad;
+    (void)e;
     *ret = verb_status(c);
     return *ret ? 0 : -ENOMEM;
 }
 
 static int run_slots(const struct verb_context *c, json_t *parameters, json_t **ret,
-                     const char **ret_bad)
+                     struct verb_error *e)
 {
     (void)parameters;
-    (void)ret_bad;
+    (void)e;
     *ret = verb_slots(c);
     return *ret ? 0 : -ENOMEM;
 }
@@ -58,6 +51,17 @@ static const struct verb service_verbs[] = {
 };
 
 static const struct verb control_verbs[] = {
+    {"CacheClear", "", verb_cache_clear},
+    {"CacheEvict", " id forget ", verb_cache_evict},
+    {"CacheList", " limit ", verb_cache_list},
+    {"CacheShow", " id ", verb_cache_show},
+    {"CacheStats", "", verb_cache_stats},
+    {"Explain", " id ", verb_explain},
+    {"Requests", " limit ", verb_requests},
+    {"RootsClear", "", verb_roots_clear},
+    {"RootsList", "", verb_roots_list},
+    {"RootsPin", " id ", verb_roots_pin},
+    {"RootsUnpin", " id ", verb_roots_unpin},
     {"Slots", "", run_slots},
     {"Status", "", run_status},
     {NULL, NULL, NULL},
@@ -79,13 +83,13 @@ static const struct interface *find_interface(const char *name, size_t n)
 }
 
 static int get_info(const struct verb_context *c, json_t *parameters, json_t **ret,
-                    const char **ret_bad)
+                    struct verb_error *e)
 {
     json_t *names = json_array();
 
     (void)c;
     (void)parameters;
-    (void)ret_bad;
+    (void)e;
     for (size_t i = 0; i < N_INTERFACES; i++)
         if (json_array_append_new(names, json_string(interfaces[i].name)) < 0) {
             json_decref(names);
@@ -97,19 +101,17 @@ static int get_info(const struct verb_context *c, json_t *parameters, json_t **r
 }
 
 static int get_interface_description(const struct verb_context *c, json_t *parameters, json_t **ret,
-                                     const char **ret_bad)
+                                     struct verb_error *e)
 {
     const char *name = json_string_value(json_object_get(parameters, "interface"));
     const struct interface *i;
 
     (void)c;
-    *ret_bad = "interface";
     if (!name)
-        return -EINVAL;
+        return verb_bad_parameter(e, "interface");
     i = find_interface(name, strlen(name));
-    *ret_bad = name;
     if (!i)
-        return -ESRCH;
+        return verb_fail(e, VARLINK_INTERFACE_NOT_FOUND, "interface", name);
     *ret = json_pack("{s:s}", "description", i->description);
     return *ret ? 0 : -ENOMEM;
 }
@@ -131,23 +133,33 @@ static const char *find_unknown(const struct verb *v, json_t *parameters)
     return NULL;
 }
 
+int verb_fail(struct verb_error *e, const char *name, const char *key, const char *value)
+{
+    e->name = name;
+    e->key = key;
+    e->value = value;
+    return -EINVAL;
+}
+
+int verb_bad_parameter(struct verb_error *e, const char *key)
+{
+    return verb_fail(e, VARLINK_INVALID_PARAMETER, "parameter", key);
+}
+
 static int run_verb(const struct verb_context *c, const struct verb *v, json_t *parameters,
                     struct buf *out)
 {
-    const char *bad = find_unknown(v, parameters);
+    const char *unknown = find_unknown(v, parameters);
+    struct verb_error e = {0};
     json_t *reply = NULL;
     int r;
 
-    if (bad)
-        return varlink_add_error(out, VARLINK_INVALID_PARAMETER, "parameter", bad);
-    r = v->run(c, parameters, &reply, &bad);
+    if (unknown)
+        return varlink_add_error(out, VARLINK_INVALID_PARAMETER, "parameter", unknown);
+    r = v->run(c, parameters, &reply, &e);
     if (r == 0)
         return varlink_add_reply(out, reply, false);
-    if (r == -EINVAL)
-        return varlink_add_error(out, VARLINK_INVALID_PARAMETER, "parameter", bad);
-    if (r == -ESRCH)
-        return varlink_add_error(out, VARLINK_INTERFACE_NOT_FOUND, "interface", bad);
-    return r;
+    return e.name ? varlink_add_error(out, e.name, e.key, e.value) : r;
 }
 
 /* Answers into `out`, oneway or not. */

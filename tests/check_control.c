@@ -10,6 +10,7 @@
 #include "daemon/server.h"
 #include "tests/fake_engine.h"
 #include "tests/fake_tokenizer.h"
+#include "tests/hand_cache.h"
 #include "util/clock.h"
 #include "util/err.h"
 
@@ -469,7 +470,14 @@ START_TEST(a_running_server_shows_what_the_interface_promises)
     control_tick(server.control);
     now_ns += 1000000000;
     j = call(STATUS);
+    ck_assert_ptr_null(json_object_get(json_object_get(j, "parameters"), "cache"));
+    json_decref(j);
+    server.cache = hand_cache_new();
+    (void)hand_cache_park(server.cache, 1, 3, 0, NULL, now_ns);
+    j = call(STATUS);
     p = json_object_get(j, "parameters");
+    check_fields(json_object_get(p, "cache"), "type CacheSummary (");
+    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(p, "cache"), "parked")), 1);
     check_fields(p, "method Status() -> (");
     check_fields(json_object_get(p, "model"), "type Model (");
     check_fields(json_object_get(p, "backend"), "type Backend (");
@@ -482,6 +490,8 @@ START_TEST(a_running_server_shows_what_the_interface_promises)
     ck_assert_uint_eq(json_array_size(slots), 4);
     check_fields(json_array_get(slots, 3), "type Slot (");
     json_decref(j);
+    hand_cache_free(server.cache);
+    server.cache = NULL;
     sched_free(server.sched);
     server.sched = NULL;
     engine_close(server.engine);
