@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The whole: its life, its limits, its spaces, its figures. */
+#include "cache/cache.h"
+
 #include "cache/cache_private.h"
 
 #include <errno.h>

@@ -128,7 +128,9 @@ struct cache_match {
     uint32_t n_pages;       /* ceil(pos / 64) */
     uint32_t n_pages_vram;  /* of these, in vram now */
     uint32_t units_to_load; /* that have to be copied from ram: pages, and the checkpoint's */
-    uint32_t root_pos;      /* of `pos`, the part that is a root; 0: none */
+    uint32_t units_idle; /* of those in vram, that nobody else's path is on (cache_idle_vram counts
+                            them) */
+    uint32_t root_pos;   /* of `pos`, the part that is a root; 0: none */
     uint64_t conversation; /* whose path this is: the one that goes on, else that of the most recent
                               request; 0: none's (a root's) */
     bool continues; /* the prompt passes that conversation's turn or query checkpoint, or its end */

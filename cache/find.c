@@ -55,7 +55,7 @@ bool mark_is_passed(const struct cache *c, const struct mark *m, const int32_t *
 struct walk {
     struct cache_match best, vram;
     uint32_t root_pos;
-    uint32_t n_pages, n_pages_vram, n_missing; /* so far; missing in vram */
+    uint32_t n_pages, n_pages_vram, n_missing, n_idle; /* so far; missing in vram */
     uint32_t n_common;
 };
 
@@ -72,6 +72,7 @@ static void consider(const struct cache *c, struct walk *w, struct cache_node *n
         .n_pages = w->n_pages,
         .n_pages_vram = w->n_pages_vram,
         .units_to_load = w->n_missing,
+        .units_idle = w->n_idle,
         .space = n->space,
         .node = n,
         .checkpoint = k,
@@ -92,6 +93,7 @@ static void consider_page(const struct cache *c, struct walk *w, struct cache_no
     const uint32_t end = begin + same < most ? begin + same : most;
 
     w->n_pages++;
+    w->n_idle += n->counted_idle;
     if (n->copy[CACHE_VRAM].state == COPY_VALID)
         w->n_pages_vram++;
     else

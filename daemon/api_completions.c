@@ -277,6 +277,7 @@ static void submit(struct completion *c)
     int rc;
 
     r->uid = c->uid;
+    (void)snprintf(r->name, sizeof r->name, "%s", c->id);
     r->observer = (struct request_observer){
         .progress = on_progress, .output = on_output, .done = on_done, .arg = c};
     rc = c->server->state == SERVER_READY ? sched_submit(c->server->sched, r, &text) : -ESHUTDOWN;

@@ -285,6 +285,7 @@ static int find_boundaries(const json_t *o, const struct completion_limits *limi
     if (rc < 0)
         return rc;
     boundaries_find(limits->tokenizer, r->prompt.ids, r->prompt.n, &r->bounds);
+    r->root_asked = rc > 0;
     if (rc > 0)
         r->bounds.root = (uint32_t)root;
     return 0;

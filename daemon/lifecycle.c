@@ -16,6 +16,7 @@
 #include "daemon/loader.h"
 #include "daemon/log.h"
 #include "daemon/options.h"
+#include "daemon/reuse.h"
 #include "daemon/sched.h"
 #include "daemon/server.h"
 #include "engine/engine.h"
@@ -135,12 +136,14 @@ static void on_loaded(struct loaded *r, void *arg)
                                .max_gap_ms = s->options->max_gap_ms,
                                .max_queued = MAX_QUEUED};
     struct log_field fields[] = {{"MODEL", s->options->model}, {NULL, NULL}};
+    struct err_text e;
     int x;
 
     if (r->status == 0) {
         s->model = r->model;
         s->tokenizer = r->tokenizer;
         s->engine = r->engine;
+        s->available = r->available;
     }
     if (s->state == SERVER_STOPPING) {
         begin_draining(l);
@@ -150,6 +153,12 @@ static void on_loaded(struct loaded *r, void *arg)
         load_failed(l, r->status, r->error.s);
         return;
     }
+    x = reuse_open(s, &e);
+    if (x < 0) {
+        load_failed(l, x, e.s);
+        return;
+    }
+    reuse_describe(s, &so);
     x = sched_new(s->event, s->engine, s->tokenizer, &so, &s->sched);
     if (x < 0) {
         load_failed(l, x, err_str(x));
@@ -297,6 +306,7 @@ static int on_reload_signal(sd_event_source *s, const struct signalfd_siginfo *s
         log_msg(LOG_ERR, "the new configuration is refused, the old one stays: %s", e.s);
     } else {
         apply_reloaded(l->server.options, &fresh);
+        reuse_apply(&l->server, &fresh);
         log_event(LOG_NOTICE, LOG_EVENT_RELOADED, NULL, "configuration read again");
     }
     options_done(&fresh);
@@ -401,6 +411,7 @@ static void tear_down(struct lifecycle *l)
     control_free(s->control);
     if (s->sched)
         sched_free(s->sched);
+    reuse_close(s);
     if (s->engine)
         engine_close(s->engine);
     tokenizer_free(s->tokenizer);

@@ -111,6 +111,7 @@ static int load(struct loader *l, struct loaded *r)
     struct engine_plan plan;
     int x;
 
+    r->available = available;
     x = model_open(l->options->model, &r->model, &r->error);
     if (x == 0)
         x = reached(l, 5);

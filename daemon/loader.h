@@ -22,6 +22,7 @@ struct tokenizer;
 struct loaded {
     int status; /* 0, or negative with `error`: then the pointers are NULL */
     struct err_text error;
+    uint64_t available;  /* bytes that were free before */
     struct model *model; /* owned by the receiver from here on */
     struct tokenizer *tokenizer;
     struct engine *engine;

@@ -66,6 +66,7 @@ struct request_observer {
 struct request {
     unsigned int refs;
     uint64_t id;  /* of this process, from 1 */
+    char name[48]; /* its id in the answer, "" */
     uint32_t uid; /* peer: its isolation key, with cache_salt; UINT32_MAX unknown */
 
     /* Parameters, fixed once submitted. */
@@ -79,6 +80,7 @@ struct request {
     struct request_observer observer;
     struct boundaries bounds; /* of the prompt; a root asked for by `cache_root` is in here */
     char *cache_salt;         /* owned, NULL: none; only the same salt shares what is cached */
+    bool root_asked;          /* bounds.root is what the request said, whatever its size */
     bool no_cache;            /* `cache_prompt` false: neither reuses nor leaves anything */
 
     /* Progress. */

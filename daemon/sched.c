@@ -68,15 +68,14 @@ static void tell_observers(struct sched *s)
             run->told = true;
             call(r->observer.done, r);
         }
-        run_drop(run);
+        run_drop(s, run);
     }
 }
 
 static bool is_idle(const struct sched *s)
 {
-    for (uint32_t i = 0; i < s->o.parallel; i++)
-        if (s->slots[i].state == SLOT_RUNNING || s->slots[i].state == SLOT_RELEASING)
-            return false;
+    if (slots_busy(s) > 0 || !moves_idle(s))
+        return false;
     for (int i = 0; i < SCHED_STEPS; i++)
         if (s->steps[i].in_flight)
             return false;
@@ -86,7 +85,11 @@ static bool is_idle(const struct sched *s)
 /* Everything the loop does for the scheduler; the engine's next step goes first. */
 static void turn(struct sched *s)
 {
+    for (uint32_t i = 0; i < s->o.parallel; i++)
+        if (s->slots[i].state == SLOT_LOADING)
+            mount_advance(s, &s->slots[i]);
     steps_submit(s);
+    moves_pump(s);
     tell_observers(s);
     if (s->stopping && s->idle && is_idle(s)) {
         void (*idle)(void *) = s->idle;
@@ -113,10 +116,27 @@ static int on_engine(sd_event_source *source, int fd, uint32_t revents, void *ar
     (void)revents;
     while ((j = engine_reap(s->engine))) {
         s->progressed = true;
-        if (j->kind == JOB_STEP)
+        switch (j->kind) {
+        case JOB_STEP:
             step_finished(s, (struct step *)j);
-        else if (j->kind == JOB_RELEASE)
+            break;
+        case JOB_RELEASE:
             slot_released(s, j->user);
+            break;
+        case JOB_CAPTURE:
+            slot_captured(s, j->user);
+            break;
+        case JOB_MOUNT:
+        case JOB_COPY:
+            mount_job_done(s, j->user, j);
+            break;
+        case JOB_EXPORT:
+        case JOB_IMPORT:
+            moves_done(s, j);
+            break;
+        case JOB_COMMIT: /* never submitted here */
+            break;
+        }
     }
     turn(s);
     return 0;
@@ -141,15 +161,24 @@ int sched_new(sd_event *event, struct engine *engine, const struct tokenizer *to
     s->context = plan->context;
     s->max_rows = plan->max_rows;
     s->n_units = engine_units(engine)->n;
+    s->checkpoint_units = plan->checkpoint_units;
+    s->unit_bytes = plan->unit_bytes;
 
     s->slots = calloc(o->parallel, sizeof *s->slots);
     s->by_age = calloc(o->parallel, sizeof(struct slot *));
     if (!s->slots || !s->by_age)
         rc = -ENOMEM;
-    for (uint32_t i = 0; rc >= 0 && i < o->parallel; i++)
-        s->slots[i].i = i;
+    for (uint32_t i = 0; rc >= 0 && i < o->parallel; i++) {
+        struct slot *slot = &s->slots[i];
+
+        slot->i = i;
+        slot->pages = calloc(s->context / ENGINE_PAGE_TOKENS + 1, sizeof *slot->pages);
+        slot->end_units = calloc(s->checkpoint_units + 1, sizeof *slot->end_units);
+        if (!slot->pages || !slot->end_units)
+            rc = -ENOMEM;
+    }
     for (int i = 0; rc >= 0 && i < SCHED_STEPS; i++)
-        rc = step_init(&s->steps[i], o->parallel, s->max_rows);
+        rc = step_init(&s->steps[i], o->parallel, s->max_rows, s->checkpoint_units);
 
     if (rc >= 0)
         rc = sd_event_add_io(event, &s->io, engine_fd(engine), EPOLLIN, on_engine, s);
@@ -174,6 +203,10 @@ void sched_free(struct sched *s)
     (void)sd_event_source_disable_unref(s->deferred);
     for (int i = 0; i < SCHED_STEPS; i++)
         step_free(&s->steps[i]);
+    for (uint32_t i = 0; s->slots && i < s->o.parallel; i++) {
+        free(s->slots[i].pages);
+        free(s->slots[i].end_units);
+    }
     free(s->by_age);
     free(s->slots);
     free(s);
@@ -240,6 +273,21 @@ static uint32_t n_free_slots(const struct sched *s)
     return n;
 }
 
+/* Without memory for it the request just has no story. */
+static void note_decision(struct sched *s, struct request *r)
+{
+    struct decision *x =
+        s->o.decisions ? decision_new(s->o.decisions, r->id, r->name, r->uid) : NULL;
+
+    if (!x)
+        return;
+    x->n_prompt = (uint32_t)r->prompt.n;
+    x->turn_pos = r->bounds.turn;
+    x->query_pos = r->bounds.query;
+    x->root_want = r->bounds.root;
+    r->decision = x;
+}
+
 int sched_submit(struct sched *s, struct request *r, struct err_text *e)
 {
     size_t n_end;
@@ -264,11 +312,17 @@ int sched_submit(struct sched *s, struct request *r, struct err_text *e)
         if (rc < 0)
             (void)err_set(e, rc, "no memory for a request");
     }
+    if (rc >= 0) {
+        rc = run_enter_cache(s, run);
+        if (rc < 0)
+            (void)err_set(e, rc, "no memory for a request");
+    }
     if (rc < 0) {
         free(run);
         return rc;
     }
 
+    note_decision(s, r);
     r->sampling.n_prompt = (uint32_t)r->prompt.n;
     r->sampling.end_ids = r->ignore_eos ? NULL : end_ids;
     r->sampling.n_end_ids = r->ignore_eos ? 0 : n_end;
@@ -339,6 +393,11 @@ void sched_slot(const struct sched *s, uint32_t i, struct slot_info *ret)
     ret->n_read = r->n_read;
     ret->n_generated = r->n_generated;
     ret->n_pages = sequence_n_pages(slot->seq);
+}
+
+void sched_cache_changed(struct sched *s)
+{
+    sched_wake(s);
 }
 
 void sched_totals(const struct sched *s, struct sched_totals *ret)

@@ -7,10 +7,12 @@
  * gap between tokens exceeds max_gap_ms (on the CPU one chunk of 64 rows), else it may be as large
  * as the engine's max_rows.  Step n+1 is planned and submitted while step n runs.  A request is
  * admitted when a slot is free and its prompt and one page fit; the queue is first come, first
- * served.  When the pool is out while requests run, the younger ones wait for pages, and when an
- * older one needs them the youngest (or one that is paused) goes back to the queue's front and
- * reads its tokens again later; none fails.  A request may use the whole pool: then it ends with
- * FINISH_LENGTH.
+ * served.  With a cache a request begins with the longest prefix that is worth mounting
+ * (sched_mount.c), waits for one that is being read for another request (sched_join.c), and leaves
+ * what it read and generated (sched_keep.c).  When the pool is out while requests run, the younger
+ * ones wait for pages, and when an older one needs them the youngest (or one that is paused) goes
+ * back to the queue's front and reads its tokens again later; none fails.  A request may use the
+ * whole pool: then it ends with FINISH_LENGTH.
  *
  * Owner: the loop thread.
  */
@@ -19,9 +21,13 @@
 
 #include "daemon/request.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct sd_event sd_event;
+struct arena;
+struct cache;
+struct decisions;
 struct engine;
 struct sched;
 struct tokenizer;
@@ -29,7 +35,13 @@ struct tokenizer;
 struct sched_options {
     uint32_t parallel; /* slots */
     uint32_t max_gap_ms;
-    uint32_t max_queued; /* requests that may wait; more are refused */
+    uint32_t max_queued;         /* requests that may wait; more are refused */
+    struct cache *cache;         /* borrowed, over the units of this engine; NULL: no reuse */
+    struct arena *arena;         /* borrowed: its ram tier */
+    struct decisions *decisions; /* borrowed; NULL: nobody wants to know */
+    uint32_t root_min;           /* least tokens of a root that nobody asked for */
+    uint32_t checkpoint_every;   /* tokens; 0: none but those with a reason */
+    bool share_all;              /* isolation "none": one key for everybody */
 };
 
 /*
@@ -81,10 +93,14 @@ struct sched_totals {
     uint64_t parked; /* times that one went back to the queue for want of pages */
     uint64_t prompt_tokens, generated_tokens;
     uint64_t steps, step_ns;
+    uint64_t cached_tokens; /* of prompts, not read */
     uint32_t queued, running;
     uint32_t units_used, units_total;
 };
 void sched_totals(const struct sched *s, struct sched_totals *ret);
+
+/* The cache has changed from outside (limits, an operator): what can be done now is. */
+void sched_cache_changed(struct sched *s);
 
 /* For the watchdog: true when the engine is idle, or has ticked since the last call of this
  * function. */

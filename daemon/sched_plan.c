@@ -10,11 +10,6 @@
  */
 #include "daemon/sched_private.h"
 
-static bool is_reading(const struct run *run)
-{
-    return run->n_rows < run->n_goal;
-}
-
 /* The running, oldest first; returns their number. */
 static uint32_t sort_by_age(struct sched *s)
 {
@@ -94,8 +89,8 @@ static void share(struct sched *s, uint32_t n)
         const struct run *run = slot->run;
 
         /* No row for a token that cannot be wanted: the last one is sampled, not read. */
-        slot->n_share =
-            !run->paused && !is_reading(run) && run->r->n_generated + run->n_samples < run->n_limit;
+        slot->n_share = !run->paused && !run->finished && !is_reading(run) &&
+                        run->r->n_generated + run->n_samples < run->n_limit;
         n_decode += slot->n_share;
     }
     share_prompts(s, n, prompt_budget(s, n_decode));
@@ -125,16 +120,29 @@ static struct run *find_victim(const struct sched *s, const struct run *run)
 }
 
 /*
+ * Pages that stay free while several run: one of them may have to be parked when there is no other
+ * page, and it goes on from its own pages only with a checkpoint at its end.
+ */
+static uint32_t reserve(const struct sched *s)
+{
+    return slots_busy(s) > 1 && s->n_units >= 16 * s->checkpoint_units ? s->checkpoint_units : 0;
+}
+
+/*
  * `run` needs one page and none is free.  What was parked comes back with a later step, so `run`
  * only waits here. The oldest with nobody left to park cannot be helped.
  */
 static void make_room(struct sched *s, struct run *run, bool is_oldest)
 {
-    const struct units *u = engine_units(s->engine);
-
-    while (u->n_free + slots_pages_returning(s) == 0) {
+    /* What is parked leaves first, and some of it only when it has been copied. */
+    while (pages_free_up(s, 1 + reserve(s)) <= reserve(s) &&
+           slots_pages_returning(s) + s->n_coming == 0) {
         struct run *victim = find_victim(s, run);
 
+        if (!victim && run->finished) {
+            run->n_goal = run->n_rows; /* others will read it themselves */
+            return;
+        }
         if (!victim) {
             if (is_oldest)
                 run_finish(s, run, FINISH_ERROR, ERR_CAPACITY, "no page is left in the pool");
@@ -144,12 +152,34 @@ static void make_room(struct sched *s, struct run *run, bool is_oldest)
     }
 }
 
-static int32_t token_at(const struct request *r, uint32_t i)
+/* Checkpoints that these rows pass; for want of pages they are left out. */
+static void add_captures(struct sched *s, struct step *st, uint32_t i, const struct run *run,
+                         uint32_t n_rows)
 {
-    return i < r->prompt.n ? r->prompt.ids[i] : r->tokens[i - r->prompt.n].id;
+    struct step_entry *en = &st->entries[i];
+    uint32_t from = run->n_rows;
+    struct capture_plan p;
+
+    while (en->n_captures < STEP_CAPTURES && next_capture(s, run, from, run->n_rows + n_rows, &p)) {
+        const uint32_t k = i * STEP_CAPTURES + en->n_captures;
+        uint32_t *units = st->capture_units + (size_t)k * s->checkpoint_units;
+
+        from = p.pos;
+        if (pages_take(s, s->checkpoint_units, units) < 0) {
+            if (run->r->decision)
+                run->r->decision->n_checkpoints_skipped++;
+            continue;
+        }
+        st->captures[k] = (struct step_capture){p.pos, units};
+        st->kinds[k] = p.kinds;
+        en->n_captures++;
+    }
+    if (en->n_captures > 0)
+        en->captures = &st->captures[(size_t)i * STEP_CAPTURES];
 }
 
-static void add_entry(struct step *st, struct run *run, uint32_t n_rows, uint32_t n_units)
+static void add_entry(struct sched *s, struct step *st, struct run *run, uint32_t n_rows,
+                      uint32_t n_units)
 {
     struct request *r = run->r;
     const uint32_t i = st->job.n_entries++;
@@ -159,7 +189,7 @@ static void add_entry(struct step *st, struct run *run, uint32_t n_rows, uint32_
     *en = (struct step_entry){
         .seq = run->slot->seq,
         .n_rows = n_rows,
-        .n_logits = last && run->n_limit > 0,
+        .n_logits = last && run->n_limit > 0 && !run->finished,
         .units = n_units ? st->units + st->n_units : NULL,
         .n_units = n_units,
         .sampling = &r->sampling,
@@ -168,9 +198,11 @@ static void add_entry(struct step *st, struct run *run, uint32_t n_rows, uint32_
     if (is_reading(run)) {
         en->ids = st->ids + st->n_ids;
         for (uint32_t k = 0; k < n_rows; k++)
-            st->ids[st->n_ids++] = token_at(r, run->n_rows + k);
+            st->ids[st->n_ids++] = run->ids[run->n_rows + k];
         st->n_prompt_rows += n_rows;
     }
+    if (s->checkpoint_units > 0)
+        add_captures(s, st, i, run, n_rows);
     st->runs[i] = run;
     st->n_rows += n_rows;
     st->n_units += n_units;
@@ -182,7 +214,10 @@ static void place(struct sched *s, struct step *st, struct run *run, bool is_old
     struct units *u = engine_units(s->engine);
     const uint32_t have = sequence_n_pages(run->slot->seq);
     /* 64-bit: a pool may hold more tokens than a sequence can. */
-    const uint64_t fit = ((uint64_t)have + u->n_free) * ENGINE_PAGE_TOKENS - run->n_rows;
+    const uint32_t need = engine_pages(run->n_rows + run->slot->n_share) - have;
+    const uint32_t n_free = pages_free_up(s, need + reserve(s)),
+                   n_usable = n_free > reserve(s) ? n_free - reserve(s) : 0;
+    const uint64_t fit = ((uint64_t)have + n_usable) * ENGINE_PAGE_TOKENS - run->n_rows;
     uint32_t n_rows = run->slot->n_share, n_units;
 
     if (n_rows > fit)
@@ -194,7 +229,7 @@ static void place(struct sched *s, struct step *st, struct run *run, bool is_old
     n_units = engine_pages(run->n_rows + n_rows) - have;
     if (n_units > 0 && units_take(u, n_units, st->units + st->n_units) < 0)
         return;
-    add_entry(st, run, n_rows, n_units);
+    add_entry(s, st, run, n_rows, n_units);
 }
 
 bool plan_step(struct sched *s, struct step *st)

@@ -48,13 +48,34 @@ static void queue_remove(struct sched *s, struct run *run)
     s->n_queued--;
 }
 
-void run_drop(struct run *run)
+void run_drop(struct sched *s, struct run *run)
 {
     if (!run->told || run->slot || run->n_in_flight > 0 || run->has_events)
         return;
+    if (s->o.cache)
+        cache_space_unref(s->o.cache, run->space);
     run->r->run = NULL;
     (void)request_unref(run->r);
+    free(run->ids);
     free(run);
+}
+
+/* --- pages -------------------------------------------------------------------------------------
+ */
+
+uint32_t pages_free_up(struct sched *s, uint32_t n)
+{
+    const struct units *u = engine_units(s->engine);
+
+    if (s->o.cache && u->n_free < n)
+        (void)cache_shed(s->o.cache, n - u->n_free, clock_ns(), &s->n_coming);
+    return u->n_free;
+}
+
+int pages_take(struct sched *s, uint32_t n, uint32_t *ret)
+{
+    (void)pages_free_up(s, n);
+    return units_take(engine_units(s->engine), n, ret);
 }
 
 uint32_t slots_pages_returning(const struct sched *s)
@@ -91,9 +112,10 @@ static uint32_t pages_promised(const struct sched *s)
         const struct run *run = slot->run;
         uint32_t have, want;
 
-        if (slot->state != SLOT_RUNNING)
+        if (slot->state != SLOT_RUNNING && slot->state != SLOT_LOADING)
             continue;
-        have = sequence_n_pages(slot->seq);
+        have = slot->state == SLOT_RUNNING ? sequence_n_pages(slot->seq)
+                                           : run->pin.m.pos / ENGINE_PAGE_TOKENS;
         if (run->n_rows < run->n_goal)
             want = run_pages_to_start(run);
         else
@@ -103,67 +125,108 @@ static uint32_t pages_promised(const struct sched *s)
     return n;
 }
 
-static struct slot *find_free_slot(struct sched *s, uint32_t *ret_n_busy)
+/* --- slots -------------------------------------------------------------------------------------
+ */
+
+uint32_t slots_busy(const struct sched *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->o.parallel; i++)
+        n += s->slots[i].state != SLOT_FREE && s->slots[i].state != SLOT_LOST;
+    return n;
+}
+
+/*
+ * A free slot, best the one that remembers this conversation (0: none), else one that remembers
+ * nothing, else the one that ran longest ago.
+ */
+static struct slot *find_free_slot(struct sched *s, uint64_t conversation)
 {
     struct slot *found = NULL;
 
-    *ret_n_busy = 0;
     for (uint32_t i = 0; i < s->o.parallel; i++) {
-        if (s->slots[i].state == SLOT_FREE && !found)
-            found = &s->slots[i];
-        *ret_n_busy += s->slots[i].state == SLOT_RUNNING || s->slots[i].state == SLOT_RELEASING;
+        struct slot *slot = &s->slots[i];
+
+        if (slot->state != SLOT_FREE)
+            continue;
+        if (conversation && slot->remembers == conversation)
+            return slot;
+        if (!found ||
+            (found->remembers && (!slot->remembers || slot->last_used < found->last_used)))
+            found = slot;
     }
     return found;
 }
 
-/*
- * `run` leaves the queue and begins in `slot`.  This is where its source is found, pinned and
- * mounted once there is a cache: the longest useful prefix would be submitted as a JOB_MOUNT here,
- * and n_rows, n_done, n_cached and n_read would begin at its position.  Until then every prompt is
- * read from 0.
- */
-static int slot_start(struct sched *s, struct slot *slot, struct run *run)
+/* Its tokens, with room for all that it may sample and what comes after its end. */
+static int make_ids(struct run *run)
+{
+    const struct request *r = run->r;
+
+    if (run->ids)
+        return 0;
+    run->cap_ids = (uint32_t)r->prompt.n + run->n_limit + SCHED_STEPS + 1;
+    run->ids = malloc(run->cap_ids * sizeof *run->ids);
+    if (!run->ids)
+        return -ENOMEM;
+    for (size_t i = 0; i < r->prompt.n; i++)
+        run->ids[i] = r->prompt.ids[i];
+    run->n_ids = (uint32_t)r->prompt.n;
+    return 0;
+}
+
+/* `run` leaves the queue and begins in `slot`, with what was found for it. */
+static int slot_start(struct sched *s, struct slot *slot, struct run *run,
+                      const struct cache_found *f)
 {
     struct request *r = run->r;
-    int rc;
+    int rc = make_ids(run);
 
-    rc = sequence_new(s->engine, &slot->seq);
+    if (rc >= 0)
+        rc = sequence_new(s->engine, &slot->seq);
     if (rc < 0)
         return rc;
 
     queue_remove(s, run);
-    slot->state = SLOT_RUNNING;
     slot->run = run;
     run->slot = slot;
-    run->n_goal = (uint32_t)r->prompt.n + r->n_generated;
-    run->n_rows = run->n_done = run->n_samples = 0;
+    run->n_goal = run->n_ids;
+    run->n_rows = run->n_done = run->n_ran = run->n_samples = 0;
     r->slot = (int)slot->i;
     r->state = REQUEST_READING;
     if (r->t_start == 0)
         r->t_start = clock_ns();
+    mount_begin(s, slot, f);
     return 0;
 }
 
 void slots_admit(struct sched *s)
 {
-    const struct units *u = engine_units(s->engine);
-
     for (struct run *run = s->queue, *next; run; run = next) {
-        uint32_t n_busy, need = run_pages_to_start(run);
-        struct slot *slot = find_free_slot(s, &n_busy);
+        const uint32_t n_busy = slots_busy(s);
+        struct cache_found f;
+        struct slot *slot;
+        uint32_t need, avail;
         int rc;
 
         next = run->next;
-        if (!slot)
+        if (!find_free_slot(s, 0))
             return;
         if (run->paused)
             continue;
+        run_find(s, run, &f);
+        /* Waiting for others takes no slot, and others may pass. */
+        if (join_wait(s, run, f.best.pos))
+            continue;
         /* First come, first served: nobody passes the oldest.  With nobody left to wait for it may
          * try its luck. */
-        if (n_busy > 0 && need + pages_promised(s) > u->n_free)
+        need = run_units_to_start(s, run, &f, &avail);
+        if (n_busy > 0 && need + pages_promised(s) > avail)
             return;
 
-        rc = slot_start(s, slot, run);
+        slot = find_free_slot(s, f.best.continues ? f.best.conversation : 0);
+        rc = slot_start(s, slot, run, &f);
         if (rc < 0 && n_busy > 0)
             return;
         if (rc < 0)
@@ -171,14 +234,15 @@ void slots_admit(struct sched *s)
     }
 }
 
-/* Rows that have not started are skipped; the release waits behind what is in flight. */
+/* --- the end of a run in a slot ----------------------------------------------------------------
+ */
+
 static void slot_release(struct sched *s, struct slot *slot)
 {
     struct err_text e = {0};
 
     if (engine_in_flight(s->engine) == 0)
         s->progressed = true;
-    sequence_cancel(slot->seq);
     slot->release =
         (struct job_release){.job = {.kind = JOB_RELEASE, .user = slot}, .seq = slot->seq};
     slot->state = engine_submit(s->engine, &slot->release.job, &e) < 0 ? SLOT_LOST : SLOT_RELEASING;
@@ -190,6 +254,65 @@ static void slot_release(struct sched *s, struct slot *slot)
         run->slot = NULL;
         run_finish(s, run, FINISH_ERROR, -EIO, e.s);
     }
+}
+
+/* The state at its end, wherever that will be: nobody knew the position before. */
+static void capture_end(struct sched *s, struct slot *slot)
+{
+    struct run *run = slot->run;
+    struct err_text e;
+
+    if (!run->keeps || s->checkpoint_units == 0 || run->n_rows == 0 ||
+        run->r->error == ERR_NONFINITE)
+        return;
+    slot->capture = (struct job_capture){
+        .job = {.kind = JOB_CAPTURE, .user = slot}, .seq = slot->seq, .units = slot->end_units};
+    if (pages_take(s, s->checkpoint_units, slot->end_units) < 0) {
+        if (run->r->decision)
+            run->r->decision->n_checkpoints_skipped++;
+        return;
+    }
+    if (engine_submit(s->engine, &slot->capture.job, &e) >= 0) {
+        slot->n_jobs++;
+        return;
+    }
+    for (uint32_t i = 0; i < s->checkpoint_units; i++)
+        units_unref(engine_units(s->engine), slot->end_units[i]);
+}
+
+void slot_captured(struct sched *s, struct slot *slot)
+{
+    slot->n_jobs--;
+    if (slot->capture.job.status >= 0) {
+        keep_check(s, slot->run, slot->capture.pos, CACHE_AT_END, slot->end_units);
+    } else {
+        for (uint32_t i = 0; i < s->checkpoint_units; i++)
+            units_unref(engine_units(s->engine), slot->end_units[i]);
+    }
+    slot_end_advance(s, slot);
+}
+
+void slot_end_advance(struct sched *s, struct slot *slot)
+{
+    struct run *run = slot->run;
+
+    if (run->n_in_flight > 0 || slot->n_jobs > 0 || slot->n_loads > 0)
+        return;
+    keep_end(s, run, !run->finished);
+    slot_release(s, slot);
+}
+
+/* Rows that have not started are skipped; what is in flight comes back first. */
+static void slot_end(struct sched *s, struct slot *slot)
+{
+    sequence_cancel(slot->seq);
+    if (!slot->run->space) {
+        slot_release(s, slot);
+        return;
+    }
+    slot->state = SLOT_ENDING;
+    capture_end(s, slot);
+    slot_end_advance(s, slot);
 }
 
 void slot_released(struct sched *s, struct slot *slot)
@@ -204,14 +327,58 @@ void slot_released(struct sched *s, struct slot *slot)
         run->r->slot = -1;
         queue_insert(s, run);
     }
-    run_drop(run);
+    run_drop(s, run);
 }
 
 void run_park(struct sched *s, struct run *run)
 {
-    run->r->state = REQUEST_QUEUED;
+    if (!run->finished)
+        run->r->state = REQUEST_QUEUED;
     s->totals.parked++;
-    slot_release(s, run->slot);
+    slot_end(s, run->slot);
+}
+
+void run_ghost_advance(struct sched *s, struct run *run)
+{
+    struct slot *slot = run->slot;
+
+    if (!slot || slot->state != SLOT_RUNNING || !run->finished)
+        return;
+    if (run->n_ran >= run->n_goal || join_wanted(s, run) <= run->n_ran)
+        slot_end(s, slot);
+}
+
+/* A reading that others wait for outlives its request, up to where they need it. */
+static bool becomes_ghost(struct sched *s, struct run *run)
+{
+    const uint32_t wanted = run->slot->state == SLOT_RUNNING &&
+                                    run->r->finish == FINISH_CANCELLED && is_reading(run) &&
+                                    !s->stopping
+                                ? join_wanted(s, run)
+                                : 0;
+
+    if (wanted <= run->n_ran)
+        return false;
+    run->n_goal = wanted > run->n_rows ? wanted : run->n_rows;
+    run->n_ghost = run->n_goal;
+    return true;
+}
+
+static void decision_finish(const struct run *run)
+{
+    const struct request *r = run->r;
+    struct decision *x = r->decision;
+
+    if (!x)
+        return;
+    x->done = true;
+    x->finish = (int)r->finish;
+    x->n_read = r->n_read > r->n_cached ? r->n_read - r->n_cached : 0;
+    x->n_generated = r->n_generated;
+    x->t_end = clock_ns();
+    x->total_ms = (double)(x->t_end - r->t_submit) / 1e6;
+    if (r->t_prompt_done > r->t_start && r->t_start > 0)
+        x->read_ms = (double)(r->t_prompt_done - r->t_start) / 1e6;
 }
 
 void run_finish(struct sched *s, struct run *run, enum finish_reason why, int error,
@@ -245,10 +412,16 @@ void run_finish(struct sched *s, struct run *run, enum finish_reason why, int er
         s->totals.finished++;
     }
 
-    if (run->slot && run->slot->state == SLOT_RUNNING)
-        slot_release(s, run->slot);
-    else if (run->queued)
+    decision_finish(run);
+    if (run->slot && (run->slot->state == SLOT_RUNNING || run->slot->state == SLOT_LOADING)) {
+        if (!becomes_ghost(s, run))
+            slot_end(s, run->slot);
+    } else if (run->queued) {
         queue_remove(s, run);
+        if (run->conversation)
+            cache_abandon_conversation(s->o.cache, run->conversation, clock_ns());
+        run->conversation = 0;
+    }
     sched_note(s, run, RUN_DONE);
     if (r->text.len != n_text || r->n_tokens_released != n_released)
         sched_note(s, run, RUN_OUTPUT);

@@ -7,18 +7,25 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int step_init(struct step *st, uint32_t parallel, uint32_t max_rows)
+int step_init(struct step *st, uint32_t parallel, uint32_t max_rows, uint32_t checkpoint_units)
 {
     /* An entry of n rows takes at most ceil(n / 64) new pages, whatever position it begins at. */
     const size_t n_units = (size_t)max_rows / ENGINE_PAGE_TOKENS + parallel;
+    const size_t n_captures = (size_t)parallel * STEP_CAPTURES;
 
     st->entries = calloc(parallel, sizeof *st->entries);
     st->samples = calloc(parallel, sizeof *st->samples);
     st->runs = calloc(parallel, sizeof(struct run *));
     st->ids = calloc(max_rows, sizeof *st->ids);
     st->units = calloc(n_units, sizeof *st->units);
+    st->captures = calloc(n_captures, sizeof *st->captures);
+    st->kinds = calloc(n_captures, sizeof *st->kinds);
+    st->capture_units = calloc(n_captures * checkpoint_units + 1, sizeof *st->capture_units);
     /* What was made is freed by step_free. */
-    return st->entries && st->samples && st->runs && st->ids && st->units ? 0 : -ENOMEM;
+    return st->captures && st->kinds && st->capture_units && st->entries && st->samples &&
+                   st->runs && st->ids && st->units
+               ? 0
+               : -ENOMEM;
 }
 
 void step_free(struct step *st)
@@ -28,6 +35,9 @@ void step_free(struct step *st)
     free(st->runs);
     free(st->ids);
     free(st->units);
+    free(st->captures);
+    free(st->kinds);
+    free(st->capture_units);
 }
 
 void step_clear(struct step *st)
@@ -52,10 +62,19 @@ static void step_taken(struct sched *s, struct step *st)
         units_unref(engine_units(s->engine), st->units[i]);
 }
 
+static void captures_drop(struct sched *s, struct step *st)
+{
+    for (uint32_t i = 0; i < st->job.n_entries; i++)
+        for (uint32_t k = 0; k < st->entries[i].n_captures; k++)
+            for (uint32_t u = 0; u < s->checkpoint_units; u++)
+                units_unref(engine_units(s->engine), st->entries[i].captures[k].units[u]);
+}
+
 static void step_refused(struct sched *s, struct step *st, int rc, const struct err_text *e)
 {
     for (uint32_t i = 0; i < st->n_units; i++)
         units_unref(engine_units(s->engine), st->units[i]);
+    captures_drop(s, st);
     for (uint32_t i = 0; i < st->job.n_entries; i++)
         run_finish(s, st->runs[i], FINISH_ERROR, rc, e->s[0] ? e->s : "the engine refused a step");
     sched_wake(s);
@@ -132,6 +151,28 @@ static void take_rows(struct sched *s, struct run *run, uint32_t n_rows)
         run_finish(s, run, FINISH_LENGTH, 0, NULL);
 }
 
+/* What has run in fact, whether it still counts or not: it can be kept. */
+static void take_facts(struct sched *s, struct step *st, uint32_t i, int status)
+{
+    const struct step_entry *en = &st->entries[i];
+    struct run *run = st->runs[i];
+
+    if (status >= 0) {
+        run->n_ran += en->n_rows;
+        if (en->n_logits > 0 && run->n_ids < run->cap_ids)
+            run->ids[run->n_ids++] = en->samples[0].id;
+    }
+    for (uint32_t k = 0; k < en->n_captures; k++) {
+        if (status >= 0 && run->keeps) {
+            keep_check(s, run, en->captures[k].pos, st->kinds[i * STEP_CAPTURES + k],
+                       en->captures[k].units);
+            continue;
+        }
+        for (uint32_t u = 0; u < s->checkpoint_units; u++)
+            units_unref(engine_units(s->engine), en->captures[k].units[u]);
+    }
+}
+
 static void take_result(struct sched *s, struct run *run, const struct step_entry *en, int status)
 {
     /* Surplus: planned before it was known that the run had ended. */
@@ -173,9 +214,18 @@ void step_finished(struct sched *s, struct step *st)
     for (uint32_t i = 0; i < st->job.n_entries; i++) {
         struct run *run = st->runs[i];
 
+        const int status = failed < 0 ? failed : st->entries[i].status;
+
         run->n_in_flight--;
         run->n_samples -= st->entries[i].n_logits;
-        take_result(s, run, &st->entries[i], failed < 0 ? failed : st->entries[i].status);
-        run_drop(run);
+        take_facts(s, st, i, status);
+        if (run->keeps && run->slot->state == SLOT_RUNNING)
+            keep_pages(s, run);
+        take_result(s, run, &st->entries[i], status);
+        if (run->slot && run->slot->state == SLOT_ENDING)
+            slot_end_advance(s, run->slot);
+        else if (run->finished)
+            run_ghost_advance(s, run);
+        run_drop(s, run);
     }
 }

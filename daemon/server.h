@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 typedef struct sd_event sd_event;
+struct arena;
 struct cache;
 struct control;
 struct decisions;
@@ -44,6 +45,7 @@ struct server {
     char model_id[256];
     int64_t created;     /* unix seconds of the load, for /v1/models */
     uint64_t started_ns; /* clock_ns at process start */
+    uint64_t available;  /* bytes of memory that were free before the model was loaded */
 
     /* NULL before SERVER_READY. */
     struct model *model;         /* owned */
@@ -51,6 +53,7 @@ struct server {
     struct engine *engine;       /* owned */
     struct sched *sched;         /* owned */
     struct decisions *decisions; /* owned */
+    struct arena *arena;         /* owned; the cache's ram tier */
     struct cache *cache;         /* owned; stays NULL with "cache": false */
 
     /* From the start. */
