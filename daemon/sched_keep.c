@@ -59,7 +59,9 @@ void plan_captures(struct sched *s, struct run *run, uint32_t from, uint32_t n_c
     plan_ahead(run, from, r->bounds.query, CACHE_AT_QUERY);
     if (n > 1 && n - 1 - r->bounds.turn > CACHE_PAGE)
         plan_ahead(run, from, n - 1, CACHE_AT_LAST);
-    plan_ahead(run, from, n_common, CACHE_AT_BRANCH);
+    /* For less than a page of tokens a checkpoint costs more than it saves. */
+    if (n_common >= from + CACHE_PAGE)
+        plan_ahead(run, from, n_common, CACHE_AT_BRANCH);
 }
 
 bool next_capture(const struct sched *s, const struct run *run, uint32_t from, uint32_t to,
@@ -222,20 +224,25 @@ static void publish_tail(struct sched *s, struct run *run)
     publish_root(s, run, run->n_ran);
 }
 
-/* Where the last message of the prompt begins; without boundaries, its last token. */
-static uint32_t turn_of(const struct run *run)
+/*
+ * Where the last message of the prompt begins; without boundaries, its last token.  So too when that
+ * is the root's end: whoever goes on from there is another chat, not the next turn of this one.
+ */
+static uint32_t turn_of(const struct request *r)
 {
-    const struct request *r = run->r;
-    const uint32_t n = (uint32_t)r->prompt.n;
+    return r->bounds.turn > r->bounds.root ? r->bounds.turn : (uint32_t)r->prompt.n - 1;
+}
 
-    return r->bounds.turn > 0 ? r->bounds.turn : n - 1;
+static uint32_t query_of(const struct request *r)
+{
+    return r->bounds.query > r->bounds.root ? r->bounds.query : 0;
 }
 
 static void park(struct sched *s, struct run *run)
 {
     struct slot *slot = run->slot;
     struct decision *x = run->r->decision;
-    const uint32_t turn = turn_of(run), query = run->r->bounds.query;
+    const uint32_t turn = turn_of(run->r), query = query_of(run->r);
     const struct cache_ending end = {
         .conversation = run->conversation,
         .n_tokens = run->n_ran,
