@@ -122,7 +122,41 @@ static int receive(int fd, struct varlink_reader *in, struct varlink_reply *ret,
     return varlink_reply_parse(frame, n, ret, e);
 }
 
-int client_call(const struct ctl *c, const char *method, json_t **ret)
+/* The daemon's error in words. */
+static int say_error(const struct ctl *c, const char *method, const struct varlink_reply *reply)
+{
+    const char *prefix = STRATA_CONTROL ".", *error = reply->error;
+    const char *id = json_string_value(json_object_get(reply->parameters, "id"));
+    const char *reason = json_string_value(json_object_get(reply->parameters, "reason"));
+    char shown[200];
+
+    if (strcmp(error, VARLINK_METHOD_NOT_FOUND) == 0)
+        return ctl_say(c, CTL_FAILED, "this strataD does not know %s; it may be of another version",
+                       method);
+    if (strcmp(error, VARLINK_PERMISSION_DENIED) == 0)
+        return ctl_say(c, CTL_PERMISSION,
+                       "only root, the daemon's user and members of strata-admin may do that");
+    if (strncmp(error, prefix, strlen(prefix)) != 0)
+        return ctl_say(c, CTL_FAILED, "the daemon refused: %s",
+                       err_escape(shown, sizeof shown, error, strlen(error)));
+    error += strlen(prefix);
+    if (strcmp(error, "NoCache") == 0 && reason)
+        return ctl_say(c, CTL_FAILED, "there is no cache: %s",
+                       err_escape(shown, sizeof shown, reason, strlen(reason)));
+    if (id)
+        (void)err_escape(shown, sizeof shown, id, strlen(id));
+    if (strcmp(error, "NoSuchEntry") == 0 && id)
+        return ctl_say(c, CTL_FAILED, "there is no entry %s in the cache", shown);
+    if (strcmp(error, "NoSuchRequest") == 0 && id)
+        return ctl_say(c, CTL_FAILED, "there is no request %s among those that are remembered",
+                       shown);
+    if (strcmp(error, "Busy") == 0 && id)
+        return ctl_say(c, CTL_FAILED, "entry %s is pinned or in use just now", shown);
+    return ctl_say(c, CTL_FAILED, "the daemon refused: %s",
+                   err_escape(shown, sizeof shown, error, strlen(error)));
+}
+
+int client_call(const struct ctl *c, const char *method, json_t *parameters, json_t **ret)
 {
     static const struct timeval timeout = {.tv_sec = TIMEOUT_S};
     CLEANUP(close_p) int fd = -1;
@@ -133,11 +167,13 @@ int client_call(const struct ctl *c, const char *method, json_t **ret)
     int r;
 
     r = client_connect(c, c->socket, STRATA_CONTROL_SOCKET, &fd);
-    if (r != CTL_OK)
+    if (r != CTL_OK) {
+        json_decref(parameters);
         return r;
+    }
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-    r = varlink_add_call(&out, method, NULL, false);
+    r = varlink_add_call(&out, method, parameters, false);
     if (r == 0)
         r = send_all(fd, &out);
     if (r < 0)
@@ -146,11 +182,7 @@ int client_call(const struct ctl *c, const char *method, json_t **ret)
     if (r < 0)
         return ctl_say(c, CTL_FAILED, "no answer that makes sense: %s", e.s);
     if (reply.error) {
-        if (strcmp(reply.error, VARLINK_METHOD_NOT_FOUND) == 0)
-            r = ctl_say(c, CTL_FAILED,
-                        "this strataD does not know %s; it may be of another version", method);
-        else
-            r = ctl_say(c, CTL_FAILED, "the daemon refused: %s", reply.error);
+        r = say_error(c, method, &reply);
     } else {
         *ret = reply.parameters ? json_incref(reply.parameters) : json_object();
         r = *ret ? CTL_OK : ctl_say(c, CTL_FAILED, "out of memory");

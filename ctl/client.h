@@ -14,8 +14,8 @@
  */
 int client_connect(const struct ctl *c, const char *path, const char *file, int *ret_fd);
 
-/* Calls a method without parameters and waits for its reply.  CTL_OK with a new reference;
- * otherwise why not was said. */
-int client_call(const struct ctl *c, const char *method, json_t **ret);
+/* Calls a method and waits for its reply.  `parameters` is taken over, also on failure; NULL: none.
+ * CTL_OK with a new reference; otherwise why not was said. */
+int client_call(const struct ctl *c, const char *method, json_t *parameters, json_t **ret);
 
 #endif

@@ -266,7 +266,7 @@ static int connect_api(const struct ctl *c, int *ret_fd)
 
     if (!c->socket)
         return client_connect(c, NULL, STRATA_API_SOCKET, ret_fd);
-    r = client_call(c, STRATA_CONTROL ".Status", &status);
+    r = client_call(c, STRATA_CONTROL ".Status", NULL, &status);
     if (r != CTL_OK)
         return r;
     path = json_string_value(json_array_get(json_object_get(status, "api_sockets"), 0));

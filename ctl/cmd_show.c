@@ -31,6 +31,13 @@ int cmd_status(const struct ctl *c, int argc, char **argv)
         {"pool.units_used", "units in use", OUT_PLAIN, false},
         {"pool.units_total", "units", OUT_PLAIN, false},
         {"pool.unit_bytes", "unit", OUT_BYTES, false},
+        {"cache.parked", "parked", OUT_PLAIN, true},
+        {"cache.roots", "roots", OUT_PLAIN, true},
+        {"cache.vram_bytes", "cached in vram", OUT_BYTES, true},
+        {"cache.ram_bytes", "cached in ram", OUT_BYTES, true},
+        {"cache.ram_limit_bytes", "ram for the cache", OUT_BYTES, true},
+        {"cache.switches", "switches", OUT_PLAIN, true},
+        {"cache.hits", "hits on switches", OUT_PLAIN, true},
         {"totals.requests", "requests", OUT_PLAIN, false},
         {"totals.failed", "failed", OUT_PLAIN, false},
         {"totals.cancelled", "cancelled", OUT_PLAIN, false},
@@ -49,7 +56,7 @@ int cmd_status(const struct ctl *c, int argc, char **argv)
     int r = no_arguments(c, argc, argv);
 
     if (r == CTL_OK)
-        r = client_call(c, STRATA_CONTROL ".Status", &answer);
+        r = client_call(c, STRATA_CONTROL ".Status", NULL, &answer);
     if (r != CTL_OK)
         return r;
     out_object(c, answer, fields);
@@ -74,7 +81,7 @@ int cmd_slots_list(const struct ctl *c, int argc, char **argv)
     int r = no_arguments(c, argc, argv);
 
     if (r == CTL_OK)
-        r = client_call(c, STRATA_CONTROL ".Slots", &answer);
+        r = client_call(c, STRATA_CONTROL ".Slots", NULL, &answer);
     if (r != CTL_OK)
         return r;
     out_table(c, answer, "slots", fields);

@@ -98,8 +98,9 @@ static void add_value(struct buf *b, const json_t *o, const struct out_field *f)
         add_plain(b, v);
     else if (json_is_number(v) && f->kind == OUT_BYTES)
         add_bytes(b, json_number_value(v));
-    else if (json_is_integer(v) && f->kind == OUT_MS && json_integer_value(v) >= 0)
-        add_duration(b, (uint64_t)json_integer_value(v));
+    else if (json_is_number(v) && f->kind == OUT_MS && json_number_value(v) >= 0 &&
+             json_number_value(v) < 1e15)
+        add_duration(b, (uint64_t)json_number_value(v));
     else if (json_is_number(v) && f->kind == OUT_PER_S)
         (void)buf_addf(b, "%.1f /s", json_number_value(v));
     else if (json_is_number(v) && f->kind == OUT_PERCENT)
