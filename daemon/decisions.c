@@ -141,12 +141,11 @@ void decisions_event(struct decisions *d, const struct cache_event *e, uint64_t 
 {
     d->events[d->n_events++ % DECISION_EVENTS_KEPT] =
         (struct decision_event){.time_ns = now, .e = *e};
-    for (uint32_t i = 0; e->kind == CACHE_EVICTED && e->cause && decisions_at(d, i); i++)
-        if (decisions_at(d, i)->request == e->cause) {
-            /* Ours: the caller may only look at it. */
-            ((struct decision *)decisions_at(d, i))->n_evicted++;
-            break;
-        }
+    if (e->kind != CACHE_EVICTED || e->cause == 0)
+        return;
+    for (size_t i = 0; i < DECISIONS_KEPT; i++)
+        if (d->kept[i] && d->kept[i]->request == e->cause)
+            d->kept[i]->n_evicted++;
 }
 
 const struct decision *decisions_find(const struct decisions *d, const char *id)

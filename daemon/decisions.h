@@ -114,6 +114,7 @@ struct decision *decision_new(struct decisions *d, uint64_t request, const char 
 void decision_unref(struct decision *x); /* NULL is fine */
 /* Its source and switch are settled: counts it. */
 void decision_settled(struct decisions *d, const struct decision *x);
+/* Keeps it, and counts an eviction at the request that caused it. */
 void decisions_event(struct decisions *d, const struct cache_event *e, uint64_t now);
 
 /* By number or by the id in the answer; NULL when it is not (or no longer) known. */

@@ -200,7 +200,6 @@ START_TEST(a_story_tells_each_part_of_the_prompt)
     x->conversation = 31;
     x->n_kept = 5511;
     x->n_checkpoints = 3;
-    x->n_evicted = 1;
     x->n_superseded = 1;
     x->done = true;
     x->finish = FINISH_STOP;
@@ -433,10 +432,11 @@ START_TEST(a_story_with_many_events_tells_the_newest)
     ck_assert_int_eq(decision_explain(d, x, &b), 0);
     for (const char *p = b.data; (p = strchr(p, '\n')) != NULL; p++)
         lines++;
-    ck_assert_uint_eq(lines, 4 + 1 + DECISION_EVENTS_TOLD);
-    ck_assert_ptr_nonnull(strstr(b.data, "\n3 older events are left out\n"
-                                         "conversation 4 of 10 tokens left vram: more "
-                                         "conversations were parked than may be (10 B)\n"));
+    ck_assert_uint_eq(lines, 5 + 1 + DECISION_EVENTS_TOLD);
+    ck_assert_ptr_nonnull(
+        strstr(b.data, "\nevicted for it: 103 conversations\n3 older events are left out\n"
+                       "conversation 4 of 10 tokens left vram: more "
+                       "conversations were parked than may be (10 B)\n"));
     buf_done(&b);
     decision_unref(x);
 }

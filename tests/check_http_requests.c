@@ -122,7 +122,6 @@ START_TEST(one_request_is_shown_whole)
     x->n_checkpoints_skipped = 1;
     x->keep_error = -12;
     x->n_superseded = 1;
-    x->n_evicted = 1;
     x->done = true;
     x->finish = FINISH_LENGTH;
     decisions_event(w->server.decisions,
