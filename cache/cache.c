@@ -29,13 +29,17 @@ int cache_new(const struct cache_options *o, const struct cache_ops *ops, struct
     c->ready_tail = &c->ready;
     c->vram_refs = calloc(o->vram_units ? o->vram_units : 1, sizeof *c->vram_refs);
     /* No key that a peer has is that short without a byte 0. */
-    c->shared = c->vram_refs ? cache_space_get(c, shared, sizeof shared, UINT32_MAX) : NULL;
+    c->vram_holders = calloc(o->vram_units ? o->vram_units : 1, sizeof *c->vram_holders);
+    c->shared = c->vram_refs && c->vram_holders
+                    ? cache_space_get(c, shared, sizeof shared, UINT32_MAX)
+                    : NULL;
     if (!c->shared) {
+        free(c->vram_holders);
         free(c->vram_refs);
         free(c);
         return -ENOMEM;
     }
-    c->book_bytes += o->vram_units * sizeof *c->vram_refs;
+    c->book_bytes += o->vram_units * (sizeof *c->vram_refs + sizeof *c->vram_holders);
     *ret = c;
     return 0;
 }
@@ -78,6 +82,7 @@ void cache_free(struct cache *c)
     }
     free(c->entries);
     free(c->vram_refs);
+    free(c->vram_holders);
     free(c);
 }
 

@@ -86,6 +86,8 @@ struct cache_entry_object {
     uint32_t n_tokens, turn_pos, query_pos;
     uint64_t last_use;
     uint32_t hits;
+    bool end_lost; /* while it was active; told when its request leaves no other end */
+    enum cache_why lost_why;
     uint64_t twin; /* of a pinned root: its entry in the shared space, and the other way round */
 };
 
@@ -108,7 +110,7 @@ struct cache_node {
     bool leaving;   /* vram is to be let go of when the copy to ram is done */
     bool queued;    /* waits for a copy to ram */
     bool starved;   /* would, but there was no room */
-    bool refused;   /* ram could not hold its path even alone; it was told */
+    bool refused;   /* ram could not hold the path that it is of even alone; it was told */
     uint64_t stamp; /* of the walk that passed it last */
     uint64_t last_use;
     uint64_t owner; /* conversation that ended behind it last */
@@ -116,9 +118,9 @@ struct cache_node {
     struct copy copy[CACHE_TIERS];
     uint32_t subtree[CACHE_TIERS]; /* itself (0 or 1) and kids below which there is something */
     int heap_at[CACHE_TIERS];
-    struct value value[CACHE_TIERS];  /* while in the heap */
-    uint32_t counted[CACHE_TIERS];    /* units that the sums have of it */
-    uint32_t counted_idle;            /* likewise, of idle_vram */
+    struct value value[CACHE_TIERS]; /* while in the heap */
+    uint32_t counted[CACHE_TIERS];   /* units that the sums have of it */
+
     struct cache_checkpoint **checks; /* owned, [n_checks], ascending */
     uint32_t n_checks;
     struct mark *marks;
@@ -156,8 +158,12 @@ struct cache {
     struct cache_entry_object **entries; /* owned, by id */
     uint32_t n_entries, cap_entries;
     uint64_t last_id, last_stamp, cause;
+    enum cache_why why; /* what room is made for just now */
 
-    uint32_t *vram_refs;        /* owned, [vram_units]: ours */
+    uint32_t *vram_refs; /* owned, [vram_units]: ours, those of moves included */
+    struct holders {
+        uint32_t all, busy;     /* pages and checkpoints that are in it; on somebody's path */
+    } * vram_holders;           /* owned, [vram_units] */
     uint32_t held[CACHE_TIERS]; /* units with a reference of ours, each once */
     uint32_t n_coming[CACHE_TIERS];
     uint32_t idle_vram; /* units of the pages, and their checkpoints, that nobody's path is on */
@@ -255,6 +261,8 @@ struct cache_entry_object *entry_new(struct cache *c, struct cache_space *s, boo
 struct cache_entry_object *entry_find(const struct cache *c, uint64_t id);
 /* Its marks go; nothing else. */
 void entry_free(struct cache *c, struct cache_entry_object *e);
+/* Its request is over and it ends nowhere: told unless it was superseded, and freed. */
+void entry_endless(struct cache *c, struct cache_entry_object *e);
 /* A mark of it is on a page that leaves. */
 void entry_lost(struct cache *c, struct mark *m, enum cache_why why);
 /* Pages that it alone needs leave every tier; the conversation or root is gone. */
@@ -281,12 +289,23 @@ bool ram_make_room(struct cache *c, struct cache_space *s, uint32_t n, struct va
 void evict_to_limits(struct cache *c, enum cache_why why);
 /* Begins a copy to ram of a page that is to leave vram; false when ram cannot have it. */
 bool node_demote(struct cache *c, struct cache_node *n);
+/* It leaves vram, mirrored as it is; conversations that end there are told. */
+void node_leave_vram(struct cache *c, struct cache_node *n, enum cache_why why);
+/* Notes that the path of `n` does not fit ram; whether that was told already. */
+bool node_refuse(struct cache_node *n);
 /* Whether a copy of the path to `n` could be in ram as a whole. */
 bool path_fits_ram(const struct cache *c, const struct cache_node *n);
 
 /* --- move.c --- */
 void vram_take(struct cache *c, uint32_t unit);
 void vram_drop(struct cache *c, uint32_t unit);
+/* A page or checkpoint is in this unit of the pool, or not any more. */
+void vram_hold(struct cache *c, uint32_t unit, bool busy);
+void vram_unhold(struct cache *c, uint32_t unit, bool busy);
+/* Its units, and those of the checkpoints that it is home of, are on somebody's path now, or not
+ * any more. */
+void node_busy(struct cache *c, struct cache_node *n, bool busy);
+void check_rehome(struct cache *c, struct cache_checkpoint *k, struct cache_node *home);
 int ram_take(struct cache *c, uint32_t *ret);
 void ram_ref(struct cache *c, uint32_t unit);
 void ram_drop(struct cache *c, uint32_t unit);

@@ -120,9 +120,20 @@ void entry_lost(struct cache *c, struct mark *m, enum cache_why why)
     if (m->kind == MARK_QUERY)
         e->query_pos = 0;
     /* An active one gets its end when its request is done. */
+    if (m->kind == MARK_END && e->is_active) {
+        e->end_lost = true;
+        e->lost_why = why;
+    }
     if (m->kind == MARK_TURN || m->kind == MARK_QUERY || (m->kind == MARK_END && e->is_active))
         return;
     tell_gone(c, e, why, tier, node_units(c, n, tier) * c->o.unit_bytes);
+    entry_free(c, e);
+}
+
+void entry_endless(struct cache *c, struct cache_entry_object *e)
+{
+    if (e->end_lost)
+        tell_gone(c, e, e->lost_why, c->limits.ram_units > 0 ? CACHE_RAM : CACHE_VRAM, 0);
     entry_free(c, e);
 }
 
@@ -213,7 +224,8 @@ static void describe(const struct cache *c, struct cache_entry_object *e, struct
 
 static int newest_first(const void *a, const void *b)
 {
-    const struct cache_entry *x = a, *y = b;
+    const struct cache_entry_object *x = *(struct cache_entry_object *const *)a,
+                                    *y = *(struct cache_entry_object *const *)b;
 
     if (x->last_use != y->last_use)
         return x->last_use > y->last_use ? -1 : 1;
@@ -222,12 +234,16 @@ static int newest_first(const void *a, const void *b)
 
 uint32_t cache_entries(const struct cache *c, struct cache_entry *ret, uint32_t max)
 {
-    uint32_t first = c->n_entries > max ? c->n_entries - max : 0;
+    struct cache_entry_object **v = calloc(c->n_entries + 1, sizeof(void *));
 
-    for (uint32_t i = first; i < c->n_entries; i++)
-        describe(c, c->entries[i], &ret[i - first]);
-    if (c->n_entries > first)
-        qsort(ret, c->n_entries - first, sizeof *ret, newest_first);
+    if (!v)
+        return 0;
+    for (uint32_t i = 0; i < c->n_entries; i++)
+        v[i] = c->entries[i];
+    qsort(v, c->n_entries, sizeof(void *), newest_first);
+    for (uint32_t i = 0; i < c->n_entries && i < max; i++)
+        describe(c, v[i], &ret[i]);
+    free(v);
     return c->n_entries;
 }
 
@@ -284,7 +300,7 @@ static bool evict_vram(struct cache *c, struct cache_entry_object *e)
         any = true;
         n->superseded = false;
         if (node_is_mirrored(c, n, CACHE_VRAM))
-            node_leave(c, n, CACHE_VRAM);
+            node_leave_vram(c, n, CACHE_WHY_OPERATOR);
         else
             (void)node_demote(c, n);
     }
@@ -311,12 +327,16 @@ static void clear_below(struct cache *c, struct cache_node *n)
     for (uint32_t i = n->n_kids; i-- > 0;) {
         struct cache_node *kid = node_kid(n, i);
 
+        uint32_t keep;
+
         clear_below(c, kid);
-        if (kid->n_kids == 0)
-            (void)prune(c, kid, CACHE_WHY_OPERATOR);
-        /* Merging may have taken a neighbour along. */
-        if (i > n->n_kids)
-            i = n->n_kids;
+        keep = node_last_mark(kid, NULL);
+        if (kid->n_kids > 0 || kid->users > 0 || keep == kid->n_tokens)
+            continue;
+        if (keep > 0)
+            node_trim(c, kid, keep);
+        else
+            node_remove(c, kid, CACHE_WHY_OPERATOR);
     }
 }
 

@@ -215,12 +215,6 @@ void node_changed(struct cache *c, struct cache_node *n)
 
         n->counted[t] = is;
         n->space->held[t] += is - was;
-        if (t == CACHE_VRAM) {
-            const uint32_t idle = n->users == 0 ? is : 0;
-
-            c->idle_vram += idle - n->counted_idle;
-            n->counted_idle = idle;
-        }
         if ((was > 0) != (is > 0))
             subtree_count(c, n, t, is > 0);
     }
@@ -390,7 +384,7 @@ static void forget_page(struct cache *c, struct cache_node *n)
     if (root > 0 && root < n->n_tokens)
         node_trim(c, n, root);
     else
-        node_remove(c, n, CACHE_WHY_SPACE);
+        node_remove(c, n, c->why);
 }
 
 static bool may_forget(const struct cache_node *n)
@@ -408,19 +402,32 @@ static void mirror_leave(struct cache *c, struct cache_node *n)
     queue_starve(c, n);
 }
 
-static void vram_leave(struct cache *c, struct cache_node *n)
+void node_leave_vram(struct cache *c, struct cache_node *n, enum cache_why why)
 {
     const uint64_t bytes = n->counted[CACHE_VRAM] * c->o.unit_bytes;
 
     for (struct mark *m = n->marks; m; m = m->next)
         if (m->kind == MARK_END) {
             c->st.demotions++;
-            cache_tell(c, CACHE_DEMOTED, CACHE_WHY_SPACE, CACHE_VRAM, m->entry, bytes);
+            cache_tell(c, CACHE_DEMOTED, why, CACHE_VRAM, m->entry, bytes);
         }
     node_leave(c, n, CACHE_VRAM);
 }
 
 /* Something that ram could not hold even alone is not begun: nothing is evicted for it. */
+bool node_refuse(struct cache_node *n)
+{
+    const bool told = n->refused || n->parent->refused;
+
+    /* All of the path is of what does not fit, not only what lies too deep. */
+    for (; n->parent && !n->refused; n = n->parent) {
+        n->refused = true;
+        if (n->parent->n_kids != 1)
+            break;
+    }
+    return told;
+}
+
 bool path_fits_ram(const struct cache *c, const struct cache_node *n)
 {
     return n->depth + 1 + c->o.checkpoint_units <= c->limits.ram_units;
@@ -456,9 +463,19 @@ bool node_demote(struct cache *c, struct cache_node *n)
     const uint32_t need = node_ram_missing(c, n);
     struct value v = node_value(c, n, CACHE_VRAM);
 
-    if (n->superseded || need == 0 || !path_fits_ram(c, n))
+    if (n->superseded || need == 0)
         return need == 0 && !n->superseded;
-    if (v.cls < CLASS_LAST)
+    if (!path_fits_ram(c, n)) {
+        if (!node_refuse(n)) {
+            c->st.refused++;
+            cache_tell(c, CACHE_REFUSED, CACHE_WHY_TOO_LARGE, CACHE_RAM, NULL,
+                       need * c->o.unit_bytes);
+        }
+        return false;
+    }
+    if (n->refused)
+        v.cls = CLASS_USELESS; /* what is free it may have */
+    else if (v.cls < CLASS_LAST)
         v.cls = CLASS_LAST;
     if (!ram_make_room(c, n->space, need, v))
         return false;
@@ -467,6 +484,17 @@ bool node_demote(struct cache *c, struct cache_node *n)
         return false;
     n->leaving = true;
     return true;
+}
+
+/* The pages above one that is on its way can only leave after it; they are copied at the same time.
+ */
+static void demote_above(struct cache *c, struct cache_node *n, uint32_t want)
+{
+    for (n = n->parent; n->parent && n->n_kids == 1 && n->users == 0 && n->n_moves == 0 &&
+                        !n->leaving && !n->marks && c->n_coming[CACHE_RAM] < want;
+         n = n->parent)
+        if (!node_is_mirrored(c, n, CACHE_VRAM) && !node_demote(c, n))
+            return;
 }
 
 uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_coming)
@@ -485,13 +513,14 @@ uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_com
         if (!x)
             break;
         if (node_is_mirrored(c, x, CACHE_VRAM) && worth.cls != CLASS_USELESS) {
-            vram_leave(c, x);
+            node_leave_vram(c, x, CACHE_WHY_SPACE);
         } else if (worth.cls != CLASS_USELESS && node_demote(c, x)) {
+            demote_above(c, x, n - (held - c->held[CACHE_VRAM]));
             coming = c->n_coming[CACHE_RAM];
         } else if (may_forget(x)) {
             forget_page(c, x);
         } else if (node_is_mirrored(c, x, CACHE_VRAM)) {
-            vram_leave(c, x);
+            node_leave_vram(c, x, CACHE_WHY_SPACE);
         } else if (!hunt_put_aside(&h, x)) {
             break;
         }
@@ -519,7 +548,7 @@ static struct cache_entry_object *least_parked(struct cache *c)
         struct cache_entry_object *e = c->entries[i];
         struct value v;
 
-        if (e->is_root || e->is_active || !entry_end(e)->node)
+        if (e->is_root || e->is_active || !entry_end(e)->node || entry_end(e)->node->users > 0)
             continue;
         v = (struct value){CLASS_LAST, entry_key(c, e)};
         if (value_less(v, least)) {
@@ -562,5 +591,7 @@ void evict_to_limits(struct cache *c, enum cache_why why)
         c->st.roots_lost++;
         entry_free(c, e);
     }
+    c->why = why;
     (void)ram_make_room(c, NULL, 0, (struct value){CLASS_ABOVE, 0});
+    c->why = CACHE_WHY_SPACE;
 }

@@ -93,7 +93,7 @@ static void consider_page(const struct cache *c, struct walk *w, struct cache_no
     const uint32_t end = begin + same < most ? begin + same : most;
 
     w->n_pages++;
-    w->n_idle += n->counted_idle;
+    w->n_idle += n->users == 0 ? n->counted[CACHE_VRAM] : 0;
     if (n->copy[CACHE_VRAM].state == COPY_VALID)
         w->n_pages_vram++;
     else
@@ -166,6 +166,26 @@ static const struct cache_entry_object *find_continued(struct cache *c, struct c
     return found;
 }
 
+/* Of all that have these tokens, the conversation of the most recent request; 0: none. */
+static uint64_t last_owner(const struct cache *c, const struct cache_node *n, uint32_t k)
+{
+    const struct cache_node *parent = n->parent;
+    uint64_t found = 0, last_use = 0;
+
+    if (k == CACHE_PAGE || parent->n_kids == 1)
+        return entry_find(c, n->owner) ? n->owner : 0;
+    for (uint32_t i = 0; i < parent->n_kids; i++) {
+        const struct cache_node *kid = node_kid(parent, i);
+
+        if (kid->last_use >= last_use && kid->n_tokens >= k && entry_find(c, kid->owner) &&
+            tokens_common(kid->tokens, n->tokens, k) == k) {
+            found = kid->owner;
+            last_use = kid->last_use;
+        }
+    }
+    return found;
+}
+
 static void name_conversation(const struct cache *c, struct cache_match *m,
                               const struct cache_entry_object *goes_on, uint32_t root_pos)
 {
@@ -175,8 +195,8 @@ static void name_conversation(const struct cache *c, struct cache_match *m,
     m->continues = goes_on != NULL;
     if (goes_on)
         m->conversation = goes_on->id;
-    else if (entry_find(c, m->node->owner))
-        m->conversation = m->node->owner;
+    else
+        m->conversation = last_owner(c, m->node, m->pos - m->node->depth * CACHE_PAGE);
 }
 
 void cache_find(struct cache *c, struct cache_space *s, const int32_t *tokens, uint32_t n,
@@ -216,7 +236,7 @@ static void graft_copies(struct cache *c, struct cache_node *to, struct cache_no
             continue;
         to->copy[t] = from->copy[t];
         if (t == CACHE_VRAM)
-            vram_take(c, to->copy[t].unit);
+            vram_hold(c, to->copy[t].unit, to->users > 0);
         else
             ram_ref(c, to->copy[t].unit);
     }
@@ -233,6 +253,11 @@ static int graft_check(struct cache *c, struct cache_node *to, struct cache_chec
     k = check_new(c, from->pos, from->kinds);
     if (!k)
         return -ENOMEM;
+    r = check_attach(c, to, k);
+    if (r < 0) {
+        check_reap(c, k);
+        return r;
+    }
     memcpy(k->units, from->units, sizeof(uint32_t) * CACHE_TIERS * c->o.checkpoint_units);
     for (int t = 0; t < CACHE_TIERS; t++) {
         k->state[t] = from->state[t] == COPY_VALID ? COPY_VALID : COPY_NONE;
@@ -242,15 +267,13 @@ static int graft_check(struct cache *c, struct cache_node *to, struct cache_chec
             if (k->state[t] == COPY_NONE)
                 *unit = CACHE_NO_UNIT;
             else if (t == CACHE_VRAM)
-                vram_take(c, *unit);
+                vram_hold(c, *unit, k->home->users > 0);
             else
                 ram_ref(c, *unit);
         }
     }
-    r = check_attach(c, to, k);
-    if (r < 0)
-        check_reap(c, k);
-    return r;
+    node_changed(c, k->home);
+    return 0;
 }
 
 struct cache_node *path_graft(struct cache *c, struct cache_space *s, struct cache_node *n,
@@ -297,8 +320,16 @@ int cache_pin(struct cache *c, struct cache_space *s, const struct cache_match *
     for (struct cache_node *n = ret->m.node; n->parent; n = n->parent) {
         n->last_use = now;
         n->hits++;
+        n->refused = false;
         if (n != ret->m.node)
             n->superseded = false;
+        /* What ends on the way is of use too. */
+        for (struct mark *k = n->marks; k; k = k->next)
+            if ((k->kind == MARK_END || k->kind == MARK_ROOT) &&
+                n->depth * CACHE_PAGE + k->offset <= m->pos) {
+                k->entry->last_use = now;
+                k->entry->hits++;
+            }
     }
     path_hold(c, ret->m.node);
     if (ret->m.checkpoint)

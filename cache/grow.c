@@ -38,7 +38,7 @@ bool cache_cursor_is_dead(const struct cache_cursor *u)
 static void adopt(struct cache *c, struct cache_node *n, uint32_t unit, uint64_t now)
 {
     if (n->copy[CACHE_VRAM].state == COPY_NONE) {
-        vram_take(c, unit);
+        vram_hold(c, unit, n->users > 0);
         n->copy[CACHE_VRAM] = (struct copy){unit, COPY_VALID};
     }
     n->last_use = now;
@@ -141,7 +141,7 @@ int cache_add_checkpoint(struct cache *c, struct cache_cursor *u, const int32_t 
     }
     if (k->state[CACHE_VRAM] == COPY_NONE) {
         for (uint32_t i = 0; i < c->o.checkpoint_units; i++) {
-            vram_take(c, units[i]);
+            vram_hold(c, units[i], k->home->users > 0);
             k->units[i] = units[i]; /* vram is the first tier */
         }
         k->state[CACHE_VRAM] = COPY_VALID;
@@ -299,7 +299,7 @@ void cache_abandon_conversation(struct cache *c, uint64_t id, uint64_t now)
     e->is_active = false;
     e->last_use = now;
     if (!e->marks[MARK_END].node)
-        entry_free(c, e);
+        entry_endless(c, e);
     else
         evict_to_limits(c, CACHE_WHY_SPACE);
 }
@@ -379,6 +379,7 @@ uint64_t cache_park(struct cache *c, struct cache_cursor *u, const struct cache_
     x->query_pos = e->query_pos;
     x->last_use = now;
     x->is_active = false;
+    x->end_lost = false;
     set_mark(&x->marks[MARK_END], u, e->tail, e->n_tokens);
     set_mark(&x->marks[MARK_TURN], u, e->tail, e->turn_pos);
     set_mark(&x->marks[MARK_QUERY], u, e->tail, e->query_pos);
@@ -395,14 +396,32 @@ uint64_t cache_park(struct cache *c, struct cache_cursor *u, const struct cache_
     return entry_find(c, id) ? id : 0;
 }
 
+/* The first page of another space that is of the same bytes as `n`, or, `alike`, of the same
+ * tokens. */
+static struct cache_node *same_page(const struct cache_space *s, const struct cache_node *n,
+                                    bool alike)
+{
+    uint32_t common;
+    struct cache_node *x = node_find(s->top, n->tokens, n->n_tokens, &common);
+
+    if (!x)
+        return NULL;
+    for (int t = 0; t < CACHE_TIERS; t++)
+        alike = alike || (n->copy[t].state != COPY_NONE && n->copy[t].unit == x->copy[t].unit);
+    return alike && (common == n->n_tokens || common == x->n_tokens) ? x : NULL;
+}
+
 void cache_drop_path(struct cache *c, struct cache_cursor *u, uint64_t now)
 {
-    struct cache_node *n = u->node;
+    struct cache_node *n = u->node, *twin;
 
     (void)now;
     if (cache_cursor_is_dead(u) || !n->parent)
         return;
     while (n->parent->parent)
         n = n->parent;
+    for (struct cache_space *s = c->spaces; s; s = s->next)
+        while (s != u->space && (twin = same_page(s, n, s == c->shared)))
+            node_kill(c, twin, CACHE_WHY_NONFINITE);
     node_kill(c, n, CACHE_WHY_NONFINITE);
 }

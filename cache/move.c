@@ -30,6 +30,53 @@ void vram_drop(struct cache *c, uint32_t unit)
     c->ops.vram_unref(c->ops.arg, unit);
 }
 
+static void hold_count(struct cache *c, uint32_t unit, uint32_t all, uint32_t busy)
+{
+    struct holders *h = &c->vram_holders[unit];
+    const bool was = h->all > 0 && h->busy == 0;
+
+    h->all += all;
+    h->busy += busy;
+    c->idle_vram += (uint32_t)(h->all > 0 && h->busy == 0) - (uint32_t)was;
+}
+
+void vram_hold(struct cache *c, uint32_t unit, bool busy)
+{
+    vram_take(c, unit);
+    hold_count(c, unit, 1, busy);
+}
+
+void vram_unhold(struct cache *c, uint32_t unit, bool busy)
+{
+    hold_count(c, unit, -1u, busy ? -1u : 0);
+    vram_drop(c, unit);
+}
+
+/* vram is the first tier of a checkpoint's units. */
+static void check_busy(struct cache *c, struct cache_checkpoint *k, bool busy)
+{
+    for (uint32_t i = 0; k->state[CACHE_VRAM] != COPY_NONE && i < c->o.checkpoint_units; i++)
+        hold_count(c, k->units[i], 0, busy ? 1 : -1u);
+}
+
+void node_busy(struct cache *c, struct cache_node *n, bool busy)
+{
+    if (n->copy[CACHE_VRAM].state != COPY_NONE)
+        hold_count(c, n->copy[CACHE_VRAM].unit, 0, busy ? 1 : -1u);
+    for (uint32_t i = 0; i < n->n_checks; i++)
+        if (n->checks[i]->home == n)
+            check_busy(c, n->checks[i], busy);
+}
+
+void check_rehome(struct cache *c, struct cache_checkpoint *k, struct cache_node *home)
+{
+    const bool was = k->home && k->home->users > 0, is = home->users > 0;
+
+    k->home = home;
+    if (was != is)
+        check_busy(c, k, is);
+}
+
 int ram_take(struct cache *c, uint32_t *ret)
 {
     int r;
@@ -58,10 +105,10 @@ void ram_drop(struct cache *c, uint32_t unit)
     }
 }
 
-static void unit_drop(struct cache *c, enum cache_tier t, uint32_t unit)
+static void unit_drop(struct cache *c, enum cache_tier t, uint32_t unit, const struct cache_node *n)
 {
     if (t == CACHE_VRAM)
-        vram_drop(c, unit);
+        vram_unhold(c, unit, n->users > 0);
     else
         ram_drop(c, unit);
 }
@@ -75,7 +122,7 @@ void node_drop_copy(struct cache *c, struct cache_node *n, enum cache_tier t)
 
     if (x->state == COPY_NONE)
         return;
-    unit_drop(c, t, x->unit);
+    unit_drop(c, t, x->unit, n);
     x->state = COPY_NONE;
     x->unit = CACHE_NO_UNIT;
 }
@@ -92,7 +139,7 @@ void check_drop_copy(struct cache *c, struct cache_checkpoint *k, enum cache_tie
     if (k->state[t] == COPY_NONE)
         return;
     for (uint32_t i = 0; i < c->o.checkpoint_units; i++) {
-        unit_drop(c, t, u[i]);
+        unit_drop(c, t, u[i], k->home);
         u[i] = CACHE_NO_UNIT;
     }
     k->state[t] = COPY_NONE;
@@ -125,7 +172,7 @@ static bool check_moves_house(struct cache *c, struct cache_node *n, struct cach
 
     if (!twin || twin->copy[t].state == COPY_NONE)
         return false;
-    k->home = twin;
+    check_rehome(c, k, twin);
     node_changed(c, twin);
     return true;
 }
@@ -355,11 +402,10 @@ struct cache_move *cache_next_write_back(struct cache *c, uint64_t now)
         if (need == 0 || n->superseded)
             continue;
         /* A second copy must never cost somebody's last. */
-        v.cls = CLASS_MIRROR;
+        v.cls = n->refused ? CLASS_USELESS : CLASS_MIRROR;
         if (!path_fits_ram(c, n)) {
             /* Once a path. */
-            n->refused = true;
-            if (n->parent->refused)
+            if (node_refuse(n))
                 continue;
             c->st.refused++;
             cache_tell(c, CACHE_REFUSED, CACHE_WHY_TOO_LARGE, CACHE_RAM, NULL,
@@ -401,7 +447,7 @@ static bool load_page(struct cache *c, struct cache_node *n, uint32_t unit,
 
     if (!m)
         return false;
-    vram_take(c, unit);
+    vram_hold(c, unit, n->users > 0);
     n->copy[CACHE_VRAM] = (struct copy){unit, COPY_COMING};
     m->node = n;
     m->generation = n->generation;
@@ -419,7 +465,7 @@ static bool load_check(struct cache *c, struct cache_checkpoint *k, const uint32
     if (!m)
         return false;
     for (uint32_t i = 0; i < m->n_units; i++) {
-        vram_take(c, units[i]);
+        vram_hold(c, units[i], k->home->users > 0);
         check_units(c, k, CACHE_VRAM)[i] = units[i];
     }
     k->state[CACHE_VRAM] = COPY_COMING;
@@ -442,6 +488,8 @@ uint32_t cache_load(struct cache *c, struct cache_pin *p, const uint32_t *units,
         return 0;
     while (*tail)
         tail = &(*tail)->next;
+    if (cache_is_broken(c, p))
+        return 0;
     if (k && k->state[CACHE_VRAM] == COPY_NONE && k->state[CACHE_RAM] == COPY_VALID) {
         if (n < c->o.checkpoint_units || !load_check(c, k, units, &tail))
             return 0;
@@ -489,7 +537,11 @@ static void page_done(struct cache *c, struct cache_move *m, enum cache_tier to,
             n->leaving = false;
         node_changed(c, n);
     }
-    node_reap(c, n);
+    /* What cannot be read from ram is worth nothing, nor is what hangs on it. */
+    if (!n->dead && to == CACHE_VRAM && !ok && n->copy[CACHE_VRAM].state == COPY_NONE)
+        node_kill(c, n, CACHE_WHY_FAILED);
+    else
+        node_reap(c, n);
 }
 
 static void check_done(struct cache *c, struct cache_move *m, enum cache_tier to, bool ok)
@@ -507,6 +559,10 @@ static void check_done(struct cache *c, struct cache_move *m, enum cache_tier to
         if (to == CACHE_RAM && !ok)
             k->home->leaving = false;
         node_changed(c, k->home);
+        if (to == CACHE_VRAM && !ok)
+            check_detach(c, k);
+    } else {
+        check_reap(c, k);
     }
 }
 
@@ -540,17 +596,16 @@ void cache_move_done(struct cache *c, struct cache_move *m, bool ok, uint64_t no
         c->moves = m->all_next;
     if (m->all_next)
         m->all_next->all_prev = m->all_prev;
-    if (n && n->dead)
-        n = NULL; /* page_done may free it */
+    /* What failed may take the page with it; only a copy to ram lets one leave. */
+    if (n && (n->dead || m->load || !ok))
+        n = NULL;
     if (m->node)
         page_done(c, m, to, ok);
     else
         check_done(c, m, to, ok);
     if (n && n->leaving && n->users == 0 && node_is_mirrored(c, n, CACHE_VRAM)) {
         n->leaving = false;
-        node_leave(c, n, CACHE_VRAM);
+        node_leave_vram(c, n, CACHE_WHY_SPACE);
     }
-    if (m->checkpoint)
-        check_reap(c, m->checkpoint);
     free(m);
 }

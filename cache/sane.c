@@ -14,7 +14,7 @@ struct walk {
     uint32_t n_units[CACHE_TIERS];
     uint32_t held[CACHE_TIERS]; /* of the space */
     uint64_t n_pages, n_checkpoints;
-    uint32_t idle;
+    struct holders *holders; /* [vram units], counted */
     int in_heap[CACHE_TIERS];
     uint32_t n_queued;
 };
@@ -27,10 +27,15 @@ struct walk {
         }                                                                                          \
     } while (0)
 
-static bool count_unit(struct walk *w, int t, uint32_t unit)
+/* `n`: a page that holds it; NULL: a move. */
+static bool count_unit(struct walk *w, int t, uint32_t unit, const struct cache_node *n)
 {
     CHECK(unit < w->n_units[t], "tier %d: unit %u of %u", t, unit, w->n_units[t]);
     w->refs[t][unit]++;
+    if (n && t == CACHE_VRAM) {
+        w->holders[unit].all++;
+        w->holders[unit].busy += n->users > 0;
+    }
     return true;
 }
 
@@ -66,7 +71,7 @@ static bool check_checkpoints(struct walk *w, const struct cache_node *n)
         w->n_checkpoints++;
         for (int t = 0; t < CACHE_TIERS; t++)
             for (uint32_t u = 0; k->state[t] != COPY_NONE && u < c->o.checkpoint_units; u++)
-                if (!count_unit(w, t, k->units[(size_t)t * c->o.checkpoint_units + u]))
+                if (!count_unit(w, t, k->units[(size_t)t * c->o.checkpoint_units + u], n))
                     return false;
     }
     return true;
@@ -132,8 +137,6 @@ static bool check_sums(struct walk *w, const struct cache_node *n)
                   "page %u could leave tier %d and is not in the heap", n->depth, i);
         }
     }
-    if (n->users == 0)
-        w->idle += n->counted[CACHE_VRAM];
     return true;
 }
 
@@ -147,7 +150,7 @@ static bool check_page(struct walk *w, const struct cache_node *n)
     CHECK(n->copy[CACHE_VRAM].state == COPY_VALID || n->copy[CACHE_RAM].state == COPY_VALID,
           "page %u is nowhere", n->depth);
     for (int t = 0; t < CACHE_TIERS; t++)
-        if (n->copy[t].state != COPY_NONE && !count_unit(w, t, n->copy[t].unit))
+        if (n->copy[t].state != COPY_NONE && !count_unit(w, t, n->copy[t].unit, n))
             return false;
     for (uint32_t i = 0; i < n->n_kids; i++)
         users += node_kid(n, i)->users;
@@ -199,7 +202,8 @@ static bool check_moves(struct walk *w)
         n++;
         coming[m->load ? CACHE_VRAM : CACHE_RAM] += m->n_units;
         for (uint32_t i = 0; i < m->n_units; i++)
-            if (!count_unit(w, CACHE_VRAM, m->vram[i]) || !count_unit(w, CACHE_RAM, m->ram[i]))
+            if (!count_unit(w, CACHE_VRAM, m->vram[i], NULL) ||
+                !count_unit(w, CACHE_RAM, m->ram[i], NULL))
                 return false;
     }
     CHECK(n == w->c->n_moves, "%u moves, %u counted", w->c->n_moves, n);
@@ -212,6 +216,7 @@ static bool check_moves(struct walk *w)
 static bool check_ledgers(struct walk *w)
 {
     const struct cache *c = w->c;
+    uint32_t idle = 0;
 
     for (int t = 0; t < CACHE_TIERS; t++) {
         uint32_t held = 0;
@@ -226,6 +231,15 @@ static bool check_ledgers(struct walk *w)
         CHECK(held == c->held[t], "tier %d: the ledger has %u units, %u are reachable", t,
               c->held[t], held);
     }
+    for (uint32_t u = 0; u < w->n_units[CACHE_VRAM]; u++) {
+        const struct holders *is = &c->vram_holders[u], *found = &w->holders[u];
+
+        CHECK(is->all == found->all && is->busy == found->busy,
+              "unit %u has %u holders, %u busy; %u and %u are reachable", u, is->all, is->busy,
+              found->all, found->busy);
+        idle += is->all > 0 && is->busy == 0;
+    }
+    CHECK(idle == c->idle_vram, "%u idle units, %u counted", c->idle_vram, idle);
     CHECK(c->held[CACHE_RAM] == arena_n_used(c->o.arena), "the arena has %u units, the ledger %u",
           arena_n_used(c->o.arena), c->held[CACHE_RAM]);
     return true;
@@ -280,7 +294,6 @@ static bool walk_all(struct walk *w)
     }
     CHECK(w->n_pages == c->n_pages, "%llu pages, %llu counted", (unsigned long long)c->n_pages,
           (unsigned long long)w->n_pages);
-    CHECK(w->idle == c->idle_vram, "%u idle units, %u counted", c->idle_vram, w->idle);
     return check_moves(w) && check_ledgers(w) && check_entries(w) && check_queues(w);
 }
 
@@ -295,11 +308,14 @@ bool cache_is_sane(const struct cache *c, struct err_text *e)
         w.refs[t] = calloc(w.n_units[t] ? w.n_units[t] : 1, sizeof(uint32_t));
         ok = ok && w.refs[t];
     }
+    w.holders = calloc(w.n_units[CACHE_VRAM] + 1, sizeof *w.holders);
+    ok = ok && w.holders;
     if (ok)
         ok = walk_all(&w);
     else
         (void)err_set(e, -ENOMEM, "no memory for the walk");
     for (int t = 0; t < CACHE_TIERS; t++)
         free(w.refs[t]);
+    free(w.holders);
     return ok;
 }

@@ -216,12 +216,7 @@ struct cache_checkpoint *check_new(struct cache *c, uint32_t pos, unsigned int k
 
 void check_reap(struct cache *c, struct cache_checkpoint *k)
 {
-    if (k->n_nodes > 0)
-        return;
-    /* A pin on it is broken; a move holds its units itself. */
-    for (int t = 0; t < CACHE_TIERS; t++)
-        check_drop_copy(c, k, (enum cache_tier)t);
-    if (k->pins > 0 || k->n_moves > 0)
+    if (k->n_nodes > 0 || k->pins > 0 || k->n_moves > 0)
         return;
     c->book_bytes -= sizeof *k + sizeof(uint32_t) * CACHE_TIERS * c->o.checkpoint_units;
     c->n_checkpoints--;
@@ -261,20 +256,22 @@ static void check_unlist(struct cache *c, struct cache_node *n, struct cache_che
 
     while (n->checks[i] != k)
         i++;
-    n->n_checks--;
-    memmove(n->checks + i, n->checks + i + 1, (n->n_checks - i) * sizeof(void *));
-    c->book_bytes -= sizeof(void *);
     k->n_nodes--;
-    if (k->home != n)
-        return;
-    k->home = NULL;
-    if (k->n_nodes > 0) {
+    if (k->home == n && k->n_nodes > 0) {
         struct cache_node *twin = node_twin(n, k->pos - n->depth * CACHE_PAGE);
 
         assert(twin && check_at(twin, k->pos) == k);
-        k->home = twin;
+        check_rehome(c, k, twin);
         node_changed(c, twin);
+    } else if (k->n_nodes == 0) {
+        /* A pin on it is broken; a move holds its units itself. */
+        for (int t = 0; t < CACHE_TIERS; t++)
+            check_drop_copy(c, k, (enum cache_tier)t);
+        k->home = NULL;
     }
+    n->n_checks--;
+    memmove(n->checks + i, n->checks + i + 1, (n->n_checks - i) * sizeof(void *));
+    c->book_bytes -= sizeof(void *);
 }
 
 /* Calls fn for every sibling that has the first `k` tokens of `n`, itself included. */
@@ -525,8 +522,10 @@ void node_kill(struct cache *c, struct cache_node *n, enum cache_why why)
 
 void node_hold(struct cache *c, struct cache_node *n)
 {
-    if (n->users++ == 0)
-        node_changed(c, n);
+    if (n->users++ > 0)
+        return;
+    node_busy(c, n, true);
+    node_changed(c, n);
 }
 
 void path_hold(struct cache *c, struct cache_node *n)
@@ -541,8 +540,10 @@ void path_release(struct cache *c, struct cache_node *n)
         struct cache_node *parent = n->parent;
 
         assert(n->users > 0);
-        if (--n->users == 0 && !n->dead)
+        if (--n->users == 0 && !n->dead) {
+            node_busy(c, n, false);
             node_changed(c, n);
+        }
         node_reap(c, n);
         n = parent;
     }
