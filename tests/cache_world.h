@@ -51,6 +51,7 @@ struct cw_world {
     struct cache_limits limits;
     struct cache_space *space; /* one for tests that need no other; referenced */
     uint64_t now;              /* a second more with every request */
+    bool shares;               /* units of several spaces: idle ones may be counted for each */
     bool lowered;              /* a limit was lowered: held entries may be above it */
     uint32_t n_free, next_unit;
     uint32_t *refs, *cache_refs, *n_flying; /* [vram_units] of anybody, the cache's, of copies */

@@ -209,12 +209,12 @@ START_TEST(a_background_copy_takes_the_place_of_a_mirror)
     /* What is in both tiers gives its ram to what would be lost otherwise. */
     struct cw_world *w = world(_i, 50, _i ? 7 : 4);
 
-    cw_request(w, w->space, "a200");
+    cw_request(w, w->space, "a256");
     cw_settle(w);
     ck_assert_uint_eq(held(w, CACHE_RAM), _i ? 7 : 4);
-    cw_request(w, w->space, "b200");
+    cw_request(w, w->space, "b256");
     ck_assert(cw_make_room(w, 50));
-    ck_assert_uint_eq(cw_mount(w, w->space, "b200 z1"), 200);
+    ck_assert_uint_eq(cw_mount(w, w->space, "b256 z1"), 256);
     cw_free(w);
 }
 END_TEST
@@ -295,9 +295,9 @@ START_TEST(a_lowered_ram_limit_evicts_down_to_it)
 {
     const uint32_t n_each = _i ? 7 : 4;
     struct cw_world *w = world(_i, 50, 3 * n_each);
-    uint64_t a = cw_request(w, w->space, "a200").id, b = cw_request(w, w->space, "b200").id, c;
+    uint64_t a = cw_request(w, w->space, "a256").id, b = cw_request(w, w->space, "b256").id, c;
 
-    c = cw_request(w, w->space, "c200").id;
+    c = cw_request(w, w->space, "c256").id;
     cw_demote_all(w);
     ck_assert_uint_eq(held(w, CACHE_RAM), 3 * n_each);
     w->limits.ram_units = n_each;
@@ -306,7 +306,7 @@ START_TEST(a_lowered_ram_limit_evicts_down_to_it)
     ck_assert_uint_eq(cw_n_events(w, CACHE_EVICTED, CACHE_WHY_LIMITS, a), 1);
     ck_assert_uint_eq(cw_n_events(w, CACHE_EVICTED, CACHE_WHY_LIMITS, b), 1);
     ck_assert_uint_eq(cw_n_events(w, CACHE_EVICTED, CW_ANY, c), 0);
-    ck_assert_uint_eq(cw_mount(w, w->space, "c200 z1"), 200);
+    ck_assert_uint_eq(cw_mount(w, w->space, "c256 z1"), 256);
     cw_free(w);
 }
 END_TEST
