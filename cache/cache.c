@@ -69,8 +69,15 @@ void cache_free(struct cache *c)
 
     if (!c)
         return;
-    assert(c->n_moves == 0);
     c->ops.event = NULL;
+    /* Those that nobody came for. */
+    while (c->ready) {
+        struct cache_move *m = c->ready;
+
+        c->ready = m->next;
+        cache_move_done(c, m, false, 0);
+    }
+    assert(c->n_moves == 0);
     for (s = c->spaces; s; s = s->next)
         while (s->top->n_kids > 0)
             node_kill(c, node_kid(s->top, s->top->n_kids - 1), CACHE_WHY_OPERATOR);

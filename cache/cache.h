@@ -131,6 +131,7 @@ struct cache_match {
     uint32_t units_idle; /* of those in vram, that nobody else's path is on (cache_idle_vram counts
                             them) */
     uint32_t root_pos;   /* of `pos`, the part that is a root; 0: none */
+    uint64_t root;       /* that root; 0: none */
     uint64_t conversation; /* whose path this is: the one that goes on, else that of the most recent
                               request; 0: none's (a root's) */
     bool continues; /* the prompt passes that conversation's turn or query checkpoint, or its end */

@@ -259,12 +259,19 @@ struct cache_node *path_graft(struct cache *c, struct cache_space *s, struct cac
 /* --- entries.c --- */
 struct cache_entry_object *entry_new(struct cache *c, struct cache_space *s, bool is_root);
 struct cache_entry_object *entry_find(const struct cache *c, uint64_t id);
+static inline void entry_use(struct cache_entry_object *e, uint64_t now)
+{
+    e->last_use = now;
+    e->hits++;
+}
 /* Its marks go; nothing else. */
 void entry_free(struct cache *c, struct cache_entry_object *e);
 /* Its request is over and it ends nowhere: told unless it was superseded, and freed. */
 void entry_endless(struct cache *c, struct cache_entry_object *e);
 /* A mark of it is on a page that leaves. */
 void entry_lost(struct cache *c, struct mark *m, enum cache_why why);
+/* This checkpoint is gone: nothing that ends there can be resumed there. */
+void entries_lose(struct cache *c, const struct cache_checkpoint *k, enum cache_why why);
 /* Pages that it alone needs leave every tier; the conversation or root is gone. */
 void entry_forget(struct cache *c, struct cache_entry_object *e, enum cache_why why);
 /* The tail that only `e` needs, from its end up: the next page, or NULL.  Begin with NULL. */
@@ -285,6 +292,8 @@ bool value_less(struct value a, struct value b);
 void heap_remove(struct cache *c, struct cache_node *n, enum cache_tier t);
 /* Room for n more units in ram, at the cost of what is worth less than v.  */
 bool ram_make_room(struct cache *c, struct cache_space *s, uint32_t n, struct value v);
+/* For the rest of a page, which itself stays. */
+bool ram_make_room_for(struct cache *c, struct cache_node *n, uint32_t need, struct value v);
 /* `why` SPACE: something was added; LIMITS: they were lowered. */
 void evict_to_limits(struct cache *c, enum cache_why why);
 /* Begins a copy to ram of a page that is to leave vram; false when ram cannot have it. */

@@ -130,6 +130,16 @@ void entry_lost(struct cache *c, struct mark *m, enum cache_why why)
     entry_free(c, e);
 }
 
+void entries_lose(struct cache *c, const struct cache_checkpoint *k, enum cache_why why)
+{
+    for (uint32_t i = c->n_entries; i-- > 0;) {
+        struct mark *end = entry_end(c->entries[i]);
+
+        if (end->node && c->entries[i]->n_tokens == k->pos && check_at(end->node, k->pos) == k)
+            entry_lost(c, end, why);
+    }
+}
+
 void entry_endless(struct cache *c, struct cache_entry_object *e)
 {
     if (e->end_lost)
@@ -192,6 +202,18 @@ void entry_forget(struct cache *c, struct cache_entry_object *e, enum cache_why 
 /* --- lists -------------------------------------------------------------------------------------
  */
 
+/* Of a page on a path of n_tokens: its own units and its checkpoints', whoever counts them. */
+static uint64_t path_units(const struct cache *c, const struct cache_node *n, uint32_t n_tokens,
+                           enum cache_tier t)
+{
+    uint64_t units = n->copy[t].state != COPY_NONE;
+
+    for (uint32_t i = 0; i < n->n_checks; i++)
+        if (n->checks[i]->pos <= n_tokens && n->checks[i]->state[t] != COPY_NONE)
+            units += c->o.checkpoint_units;
+    return units;
+}
+
 static void describe(const struct cache *c, struct cache_entry_object *e, struct cache_entry *ret)
 {
     struct cache_node *end = entry_end(e)->node;
@@ -214,9 +236,10 @@ static void describe(const struct cache *c, struct cache_entry_object *e, struct
         ret->n_pages++;
         ret->n_pages_vram += n->copy[CACHE_VRAM].state == COPY_VALID;
         ret->n_pages_ram += n->copy[CACHE_RAM].state == COPY_VALID;
-        ret->n_checkpoints += n->n_checks;
-        ret->bytes_vram += n->counted[CACHE_VRAM] * c->o.unit_bytes;
-        ret->bytes_ram += n->counted[CACHE_RAM] * c->o.unit_bytes;
+        for (uint32_t i = 0; i < n->n_checks; i++)
+            ret->n_checkpoints += n->checks[i]->pos <= e->n_tokens;
+        ret->bytes_vram += path_units(c, n, e->n_tokens, CACHE_VRAM) * c->o.unit_bytes;
+        ret->bytes_ram += path_units(c, n, e->n_tokens, CACHE_RAM) * c->o.unit_bytes;
     }
     for (struct cache_node *n = entry_own(e, NULL); n; n = entry_own(e, n))
         ret->n_pages_own++;

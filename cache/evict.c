@@ -197,10 +197,11 @@ static bool may_leave(const struct cache_node *n, enum cache_tier t)
            n->subtree[t] == 1;
 }
 
+/* Or is pinned, maybe by a match on a sibling of its home. */
 static bool checks_move(const struct cache_node *n)
 {
     for (uint32_t i = 0; i < n->n_checks; i++)
-        if (n->checks[i]->home == n && n->checks[i]->n_moves > 0)
+        if (n->checks[i]->home == n && (n->checks[i]->n_moves > 0 || n->checks[i]->pins > 0))
             return true;
     return false;
 }
@@ -231,6 +232,18 @@ void node_changed(struct cache *c, struct cache_node *n)
 /* --- victims -----------------------------------------------------------------------------------
  */
 
+/* Of a page's units, those up to `pos`: what lies behind would leave first. */
+static uint32_t units_up_to(const struct cache *c, const struct cache_node *n, uint32_t pos,
+                            enum cache_tier t)
+{
+    uint32_t units = n->copy[t].state != COPY_NONE;
+
+    for (uint32_t i = 0; i < n->n_checks && n->checks[i]->pos <= pos; i++)
+        if (n->checks[i]->home == n && n->checks[i]->state[t] != COPY_NONE)
+            units += c->o.checkpoint_units;
+    return units;
+}
+
 /* Units of `t` on the paths of roots, each once. */
 static uint32_t roots_hold(struct cache *c, enum cache_tier t)
 {
@@ -245,7 +258,7 @@ static uint32_t roots_hold(struct cache *c, enum cache_tier t)
         for (struct cache_node *n = entry_end(e)->node; n && n->parent && n->stamp != stamp;
              n = n->parent) {
             n->stamp = stamp;
-            units += n->counted[t];
+            units += n == entry_end(e)->node ? units_up_to(c, n, e->n_tokens, t) : n->counted[t];
         }
     }
     return units;
@@ -458,11 +471,26 @@ bool ram_make_room(struct cache *c, struct cache_space *s, uint32_t n, struct va
     return ok;
 }
 
+bool ram_make_room_for(struct cache *c, struct cache_node *n, uint32_t need, struct value v)
+{
+    bool ok;
+
+    /* Part of it may be in ram: it must not be given up for itself. */
+    n->aside = true;
+    heap_remove(c, n, CACHE_RAM);
+    ok = ram_make_room(c, n->space, need, v);
+    n->aside = false;
+    node_changed(c, n);
+    return ok;
+}
+
 bool node_demote(struct cache *c, struct cache_node *n)
 {
     const uint32_t need = node_ram_missing(c, n);
     struct value v = node_value(c, n, CACHE_VRAM);
 
+    if (c->limits.ram_units == 0)
+        return false;
     if (n->superseded || need == 0)
         return need == 0 && !n->superseded;
     if (!path_fits_ram(c, n)) {
@@ -477,7 +505,7 @@ bool node_demote(struct cache *c, struct cache_node *n)
         v.cls = CLASS_USELESS; /* what is free it may have */
     else if (v.cls < CLASS_LAST)
         v.cls = CLASS_LAST;
-    if (!ram_make_room(c, n->space, need, v))
+    if (!ram_make_room_for(c, n, need, v))
         return false;
     queue_forget(c, n);
     if (!node_start_write_back(c, n))
@@ -517,7 +545,8 @@ uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_com
         } else if (worth.cls != CLASS_USELESS && node_demote(c, x)) {
             demote_above(c, x, n - (held - c->held[CACHE_VRAM]));
             coming = c->n_coming[CACHE_RAM];
-        } else if (may_forget(x)) {
+        } else if (may_forget(x) && (worth.cls == CLASS_USELESS || c->n_moves == 0)) {
+            /* With copies under way ram may have room in a moment: nothing is lost before. */
             forget_page(c, x);
         } else if (node_is_mirrored(c, x, CACHE_VRAM)) {
             node_leave_vram(c, x, CACHE_WHY_SPACE);

@@ -54,7 +54,6 @@ bool mark_is_passed(const struct cache *c, const struct mark *m, const int32_t *
 
 struct walk {
     struct cache_match best, vram;
-    uint32_t root_pos;
     uint32_t n_pages, n_pages_vram, n_missing, n_idle; /* so far; missing in vram */
     uint32_t n_common;
 };
@@ -126,9 +125,6 @@ static void walk_space(struct cache *c, struct cache_space *s, const int32_t *to
         if (!kid)
             break;
         consider_page(c, w, kid, same, most);
-        for (const struct mark *m = kid->marks; m; m = m->next)
-            if (m->kind == MARK_ROOT && m->offset <= same && w->n_common + m->offset > w->root_pos)
-                w->root_pos = w->n_common + m->offset;
         w->n_common += same;
         at = kid;
         if (same < CACHE_PAGE)
@@ -186,12 +182,26 @@ static uint64_t last_owner(const struct cache *c, const struct cache_node *n, ui
     return found;
 }
 
+/* While the tokens' path is stamped in the space of the match. */
+static void name_root(const struct cache *c, struct cache_match *m, const int32_t *tokens,
+                      uint32_t n)
+{
+    for (uint32_t i = 0; m->pos > 0 && i < c->n_entries; i++) {
+        const struct cache_entry_object *e = c->entries[i];
+
+        if (!e->is_root || e->space != m->space || e->n_tokens > m->pos ||
+            e->n_tokens <= m->root_pos || !mark_is_passed(c, &e->marks[MARK_ROOT], tokens, n))
+            continue;
+        m->root = e->id;
+        m->root_pos = e->n_tokens;
+    }
+}
+
 static void name_conversation(const struct cache *c, struct cache_match *m,
-                              const struct cache_entry_object *goes_on, uint32_t root_pos)
+                              const struct cache_entry_object *goes_on)
 {
     if (m->pos == 0)
         return;
-    m->root_pos = root_pos < m->pos ? root_pos : m->pos;
     m->continues = goes_on != NULL;
     if (goes_on)
         m->conversation = goes_on->id;
@@ -205,23 +215,24 @@ void cache_find(struct cache *c, struct cache_space *s, const int32_t *tokens, u
     const struct cache_entry_object *goes_on;
     struct walk own, shared = {0};
 
-    if (s != c->shared)
+    if (s != c->shared) {
         walk_space(c, c->shared, tokens, n, most, &shared);
+        name_root(c, &shared.best, tokens, n);
+        name_root(c, &shared.vram, tokens, n);
+    }
     walk_space(c, s, tokens, n, most, &own);
+    name_root(c, &own.best, tokens, n);
+    name_root(c, &own.vram, tokens, n);
     ret->n_common = own.n_common > shared.n_common ? own.n_common : shared.n_common;
     ret->best = own.best;
     ret->vram = own.vram;
     goes_on = find_continued(c, s, tokens, n);
-    name_conversation(c, &ret->best, goes_on, own.root_pos);
-    name_conversation(c, &ret->vram, goes_on, own.root_pos);
-    if (shared.best.pos > own.best.pos) {
+    if (shared.best.pos > own.best.pos)
         ret->best = shared.best;
-        name_conversation(c, &ret->best, goes_on, shared.root_pos);
-    }
-    if (shared.vram.pos > own.vram.pos) {
+    if (shared.vram.pos > own.vram.pos)
         ret->vram = shared.vram;
-        name_conversation(c, &ret->vram, goes_on, shared.root_pos);
-    }
+    name_conversation(c, &ret->best, goes_on);
+    name_conversation(c, &ret->vram, goes_on);
 }
 
 /* --- pins --------------------------------------------------------------------------------------
@@ -325,15 +336,17 @@ int cache_pin(struct cache *c, struct cache_space *s, const struct cache_match *
             n->superseded = false;
         /* What ends on the way is of use too. */
         for (struct mark *k = n->marks; k; k = k->next)
-            if ((k->kind == MARK_END || k->kind == MARK_ROOT) &&
-                n->depth * CACHE_PAGE + k->offset <= m->pos) {
-                k->entry->last_use = now;
-                k->entry->hits++;
-            }
+            if (k->kind == MARK_END && n->depth * CACHE_PAGE + k->offset <= m->pos)
+                entry_use(k->entry, now);
     }
+    if (m->root)
+        entry_use(entry_find(c, m->root), now);
+
     path_hold(c, ret->m.node);
-    if (ret->m.checkpoint)
+    if (ret->m.checkpoint) {
         ret->m.checkpoint->pins++;
+        node_changed(c, ret->m.checkpoint->home);
+    }
     ret->held = true;
     return 0;
 }
@@ -347,6 +360,8 @@ void cache_unpin(struct cache *c, struct cache_pin *p)
     p->held = false;
     if (k) {
         k->pins--;
+        if (k->home)
+            node_changed(c, k->home);
         check_reap(c, k);
     }
     path_release(c, p->m.node);

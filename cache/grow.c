@@ -285,8 +285,7 @@ bool cache_resume_conversation(struct cache *c, uint64_t id, uint64_t now)
     if (!e || e->is_root || e->is_active)
         return false;
     e->is_active = true;
-    e->last_use = now;
-    e->hits++;
+    entry_use(e, now);
     return true;
 }
 
@@ -304,12 +303,54 @@ void cache_abandon_conversation(struct cache *c, uint64_t id, uint64_t now)
         evict_to_limits(c, CACHE_WHY_SPACE);
 }
 
-static bool is_marked(const struct cache_node *n, uint32_t pos)
+/* Whether something ends, or goes on from, just there; on whatever sibling it is noted. */
+static bool is_marked(const struct cache *c, const struct cache_checkpoint *k)
 {
-    for (const struct mark *m = n->marks; m; m = m->next)
-        if (n->depth * CACHE_PAGE + m->offset == pos)
-            return true;
+    for (uint32_t i = 0; i < c->n_entries; i++)
+        for (int kind = 0; kind < MARK_KINDS; kind++) {
+            const struct mark *m = &c->entries[i]->marks[kind];
+
+            if (m->node && m->node->depth * CACHE_PAGE + m->offset == k->pos &&
+                check_at(m->node, k->pos) == k)
+                return true;
+        }
     return false;
+}
+
+static uint32_t path_checkpoints(const struct cache_node *end, uint32_t end_pos)
+{
+    uint32_t n = 0;
+
+    for (const struct cache_node *x = end; x; x = x->parent)
+        for (uint32_t i = 0; i < x->n_checks; i++)
+            n += x->checks[i]->pos <= end_pos && !(x->checks[i]->kinds & CACHE_AT_ROOT);
+    return n;
+}
+
+/* The one whose loss leaves the smallest gap; NULL: none may go. */
+static struct cache_checkpoint *least_missed(const struct cache *c, struct cache_node *end,
+                                             uint32_t end_pos)
+{
+    struct cache_checkpoint *worst = NULL, *at = NULL, *behind = NULL;
+    uint32_t least = UINT32_MAX;
+
+    /* From the end up: `behind` is deeper than `at`, the one looked at now is above it. */
+    for (struct cache_node *x = end; x; x = x->parent)
+        for (uint32_t i = x->n_checks + !x->parent; i-- > 0;) {
+            struct cache_checkpoint *k = x->parent ? x->checks[i] : NULL;
+            const uint32_t pos = k ? k->pos : 0;
+
+            if (pos > end_pos)
+                continue;
+            if (at && behind && behind->pos - pos < least && !(at->kinds & CACHE_AT_ROOT) &&
+                at->pins == 0 && !is_marked(c, at)) {
+                least = behind->pos - pos;
+                worst = at;
+            }
+            behind = at;
+            at = k;
+        }
+    return worst;
 }
 
 /*
@@ -318,33 +359,11 @@ static bool is_marked(const struct cache_node *n, uint32_t pos)
  */
 static void thin_out(struct cache *c, struct cache_node *end, uint32_t end_pos)
 {
-    for (;;) {
-        struct cache_checkpoint *worst = NULL, *at = NULL, *behind = NULL;
-        bool at_may_go = false;
-        uint32_t n = 0, least = UINT32_MAX;
+    struct cache_checkpoint *k;
 
-        /* From the end up: `behind` is deeper than `at`, the one looked at now is above it. */
-        for (struct cache_node *x = end; x; x = x->parent)
-            for (uint32_t i = x->n_checks; i-- > 0;) {
-                struct cache_checkpoint *k = x->checks[i];
-
-                if (k->pos > end_pos)
-                    continue;
-                if (at && at_may_go && behind && behind->pos - k->pos < least) {
-                    least = behind->pos - k->pos;
-                    worst = at;
-                }
-                behind = at;
-                at = k;
-                at_may_go = !(k->kinds & CACHE_AT_ROOT) && k->pins == 0 && !is_marked(x, k->pos);
-                n += !(k->kinds & CACHE_AT_ROOT);
-            }
-        if (at_may_go && behind && behind->pos < least)
-            worst = at;
-        if (n <= CACHE_PATH_CHECKPOINTS || !worst)
-            return;
-        check_detach(c, worst);
-    }
+    while (path_checkpoints(end, end_pos) > CACHE_PATH_CHECKPOINTS &&
+           (k = least_missed(c, end, end_pos)))
+        check_detach(c, k);
 }
 
 static void set_mark(struct mark *m, const struct cache_cursor *u, const int32_t *tail,

@@ -410,7 +410,7 @@ struct cache_move *cache_next_write_back(struct cache *c, uint64_t now)
             c->st.refused++;
             cache_tell(c, CACHE_REFUSED, CACHE_WHY_TOO_LARGE, CACHE_RAM, NULL,
                        need * c->o.unit_bytes);
-        } else if (!ram_make_room(c, n->space, need, v) || !node_start_write_back(c, n)) {
+        } else if (!ram_make_room_for(c, n, need, v) || !node_start_write_back(c, n)) {
             queue_starve(c, n);
         }
     }
@@ -559,8 +559,10 @@ static void check_done(struct cache *c, struct cache_move *m, enum cache_tier to
         if (to == CACHE_RAM && !ok)
             k->home->leaving = false;
         node_changed(c, k->home);
-        if (to == CACHE_VRAM && !ok)
+        if (to == CACHE_VRAM && !ok) {
+            entries_lose(c, k, CACHE_WHY_FAILED);
             check_detach(c, k);
+        }
     } else {
         check_reap(c, k);
     }

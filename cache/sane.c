@@ -125,7 +125,8 @@ static bool check_sums(struct walk *w, const struct cache_node *n)
         CHECK(n->subtree[t] == below, "page %u: subtree %u in tier %d, counted %u", n->depth,
               n->subtree[t], i, below);
         for (uint32_t k = 0; k < n->n_checks; k++)
-            moves = moves || (n->checks[k]->home == n && n->checks[k]->n_moves > 0);
+            moves = moves || (n->checks[k]->home == n &&
+                              (n->checks[k]->n_moves > 0 || n->checks[k]->pins > 0));
         if (n->heap_at[t] != NOT_IN_HEAP) {
             CHECK(n->heap_at[t] < h->n && h->v[n->heap_at[t]] == n, "page %u is lost in its heap",
                   n->depth);

@@ -309,32 +309,38 @@ static int unlist_if_listed(struct cache *c, struct cache_node *n, struct cache_
     return 0;
 }
 
+static int unlist_guest(struct cache *c, struct cache_node *n, struct cache_checkpoint *k)
+{
+    return n == k->home ? 0 : unlist_if_listed(c, n, k);
+}
+
+static void unlist_all(struct cache *c, struct cache_checkpoint *k)
+{
+    struct cache_node *home = k->home;
+
+    /* The home goes last, so that it is not handed from one to the next. */
+    if (home) {
+        (void)for_twins(c, home, k->pos - home->depth * CACHE_PAGE, k, unlist_guest);
+        (void)unlist_if_listed(c, home, k);
+    }
+}
+
+void check_detach(struct cache *c, struct cache_checkpoint *k)
+{
+    unlist_all(c, k);
+    check_reap(c, k);
+}
+
 int check_attach(struct cache *c, struct cache_node *n, struct cache_checkpoint *k)
 {
     const uint32_t offset = k->pos - n->depth * CACHE_PAGE;
     int r = for_twins(c, n, offset, k, check_list);
 
     if (r < 0)
-        (void)for_twins(c, n, offset, k, unlist_if_listed);
+        unlist_all(c, k);
     else
         node_changed(c, k->home);
     return r;
-}
-
-void check_detach(struct cache *c, struct cache_checkpoint *k)
-{
-    struct cache_node *home = k->home;
-
-    /* The home goes last, so that it is not handed from one to the next. */
-    if (home) {
-        const uint32_t offset = k->pos - home->depth * CACHE_PAGE;
-        struct cache_node *other;
-
-        while ((other = node_twin(home, offset)) && check_at(other, k->pos) == k)
-            (void)unlist_if_listed(c, other, k);
-        (void)unlist_if_listed(c, home, k);
-    }
-    check_reap(c, k);
 }
 
 /* A new page among siblings lists what they share with it. */
