@@ -279,6 +279,9 @@ uint64_t cw_run_park(struct cw_run *r)
         r->root = cache_make_root(w->cache, &r->cursor, tail, r->q.root, w->now);
     r->n_superseded += cache_supersede(w->cache, r->space, r->q.t, r->n, r->conversation, w->now);
     e.n_tokens = w->o.checkpoint_units ? r->last_checkpoint : r->n;
+    /* The one that was resumed at may have left since. */
+    if (w->o.checkpoint_units && !cache_has_checkpoint(w->cache, &r->cursor, tail, e.n_tokens))
+        e.n_tokens = 0;
     e.turn_pos = r->q.turn <= e.n_tokens ? r->q.turn : 0;
     e.query_pos = r->q.query <= e.n_tokens ? r->q.query : 0;
     id = cache_park(w->cache, &r->cursor, &e, w->now);
