@@ -213,5 +213,8 @@ void cache_stats(const struct cache *c, struct cache_stats *ret)
     }
     ret->n_conversations_limit = c->limits.n_conversations;
     ret->book_bytes = c->book_bytes;
+    if (c->o.checkpoint_bytes > 0)
+        ret->rounding_bytes =
+            c->n_check_copies * (c->o.checkpoint_units * c->o.unit_bytes - c->o.checkpoint_bytes);
     ret->token_bytes = c->n_pages * sizeof(int32_t) * CACHE_PAGE;
 }

@@ -96,6 +96,7 @@ struct cache_options {
     uint64_t unit_bytes;
     uint32_t vram_units;       /* units of the pool: unit numbers are below this */
     uint32_t checkpoint_units; /* of one checkpoint; 0: resumable at every token */
+    uint64_t checkpoint_bytes; /* of what is in them; 0: not known */
     struct arena *arena;       /* borrowed */
     struct cache_limits limits;
 };
@@ -321,7 +322,7 @@ struct cache_stats {
     uint64_t write_backs, write_back_bytes, loads, load_bytes, failed_moves;
     uint64_t book_bytes;     /* of our own memory, tokens apart */
     uint64_t token_bytes;    /* 4 per token of a page */
-    uint64_t rounding_bytes; /* of checkpoints to whole units; 0 where the owner did not say */
+    uint64_t rounding_bytes; /* of checkpoints to whole units, in all tiers */
 };
 void cache_stats(const struct cache *c, struct cache_stats *ret);
 

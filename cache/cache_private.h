@@ -166,6 +166,7 @@ struct cache {
     } * vram_holders;           /* owned, [vram_units] */
     uint32_t held[CACHE_TIERS]; /* units with a reference of ours, each once */
     uint32_t n_coming[CACHE_TIERS];
+    uint64_t n_check_copies; /* copies of checkpoints, in all tiers */
     uint32_t idle_vram; /* units of the pages, and their checkpoints, that nobody's path is on */
 
     struct node_queue dirty, starved;

@@ -272,6 +272,7 @@ static int graft_check(struct cache *c, struct cache_node *to, struct cache_chec
     memcpy(k->units, from->units, sizeof(uint32_t) * CACHE_TIERS * c->o.checkpoint_units);
     for (int t = 0; t < CACHE_TIERS; t++) {
         k->state[t] = from->state[t] == COPY_VALID ? COPY_VALID : COPY_NONE;
+        c->n_check_copies += k->state[t] == COPY_VALID;
         for (uint32_t i = 0; i < c->o.checkpoint_units; i++) {
             uint32_t *unit = &k->units[(size_t)t * c->o.checkpoint_units + i];
 

@@ -145,6 +145,7 @@ int cache_add_checkpoint(struct cache *c, struct cache_cursor *u, const int32_t 
             k->units[i] = units[i]; /* vram is the first tier */
         }
         k->state[CACHE_VRAM] = COPY_VALID;
+        c->n_check_copies++;
     }
     node_changed(c, k->home);
     queue_write_back(c, k->home);

@@ -143,6 +143,7 @@ void check_drop_copy(struct cache *c, struct cache_checkpoint *k, enum cache_tie
         u[i] = CACHE_NO_UNIT;
     }
     k->state[t] = COPY_NONE;
+    c->n_check_copies--;
 }
 
 static enum cache_tier other_tier(enum cache_tier t)
@@ -294,6 +295,7 @@ static bool write_back_check(struct cache *c, struct cache_checkpoint *k)
         return false;
     }
     k->state[CACHE_RAM] = COPY_COMING;
+    c->n_check_copies++;
     m->checkpoint = k;
     move_fill(c, m, check_units(c, k, CACHE_VRAM), ram);
     k->n_moves++;
@@ -469,6 +471,7 @@ static bool load_check(struct cache *c, struct cache_checkpoint *k, const uint32
         check_units(c, k, CACHE_VRAM)[i] = units[i];
     }
     k->state[CACHE_VRAM] = COPY_COMING;
+    c->n_check_copies++;
     m->checkpoint = k;
     k->n_moves++;
     load_add(c, m, units, check_units(c, k, CACHE_RAM), tail);

@@ -83,6 +83,7 @@ int reuse_open(struct server *s, struct err_text *e)
         .unit_bytes = plan->unit_bytes,
         .vram_units = plan->n_units,
         .checkpoint_units = plan->checkpoint_units,
+        .checkpoint_bytes = plan->checkpoint_bytes,
     };
     int r = decisions_new(&s->decisions);
 

@@ -4,6 +4,7 @@
 #include "cache/cache.h"
 #include "ctl/varlink.h"
 #include "daemon/decisions.h"
+#include "daemon/sched.h"
 #include "daemon/server.h"
 #include "daemon/verb_peer.h"
 #include "util/cleanup.h"
@@ -242,8 +243,11 @@ static int get_cache(const struct verb_context *c, struct cache **ret, struct ve
     return 0;
 }
 
-static int done(json_t *o, json_t **ret)
+/* The cache has changed: copies that were asked for begin, and who waits for room is looked at. */
+static int done(const struct verb_context *c, json_t *o, json_t **ret)
 {
+    if (c->server->sched)
+        sched_cache_changed(c->server->sched);
     *ret = o;
     return o ? 0 : -ENOMEM;
 }
@@ -262,7 +266,7 @@ int verb_cache_evict(const struct verb_context *c, json_t *parameters, json_t **
         r = get_cache(c, &cache, e);
     if (r == 0)
         r = result(cache_evict(cache, id, json_is_true(forget), clock_ns()), id, e);
-    return r < 0 ? r : done(json_object(), ret);
+    return r < 0 ? r : done(c, json_object(), ret);
 }
 
 int verb_cache_clear(const struct verb_context *c, json_t *parameters, json_t **ret,
@@ -274,7 +278,7 @@ int verb_cache_clear(const struct verb_context *c, json_t *parameters, json_t **
     (void)parameters;
     if (r < 0)
         return r;
-    return done(json_pack("{s:I}", "conversations", (json_int_t)cache_clear(cache, clock_ns())),
+    return done(c, json_pack("{s:I}", "conversations", (json_int_t)cache_clear(cache, clock_ns())),
                 ret);
 }
 
@@ -287,7 +291,8 @@ int verb_roots_clear(const struct verb_context *c, json_t *parameters, json_t **
     (void)parameters;
     if (r < 0)
         return r;
-    return done(json_pack("{s:I}", "roots", (json_int_t)cache_clear_roots(cache, clock_ns())), ret);
+    return done(c, json_pack("{s:I}", "roots", (json_int_t)cache_clear_roots(cache, clock_ns())),
+                ret);
 }
 
 static int pin(const struct verb_context *c, json_t *parameters, bool pinned, json_t **ret,
@@ -301,7 +306,7 @@ static int pin(const struct verb_context *c, json_t *parameters, bool pinned, js
         r = get_cache(c, &cache, e);
     if (r == 0)
         r = result(cache_pin_root(cache, id, pinned, clock_ns()), id, e);
-    return r < 0 ? r : done(json_object(), ret);
+    return r < 0 ? r : done(c, json_object(), ret);
 }
 
 int verb_roots_pin(const struct verb_context *c, json_t *parameters, json_t **ret,
