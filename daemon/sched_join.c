@@ -52,7 +52,7 @@ static uint32_t gain(const struct sched *s, const struct run *run, struct run *o
     const uint32_t known = other->n_ids < n ? other->n_ids : n;
     uint32_t d, pos;
 
-    if (other == run || !other->keeps || other->space != run->space)
+    if (other == run || other->paused || !other->keeps || other->space != run->space)
         return 0;
     d = common(run_ids(run), other->ids, known);
     if (d <= best)

@@ -43,7 +43,7 @@ void run_find(struct sched *s, struct run *run, struct cache_found *ret)
     const uint32_t n = run_n_ids(run);
 
     *ret = (struct cache_found){0};
-    if (run->space)
+    if (run->space && !run->from_0)
         cache_find(s->o.cache, run->space, run_ids(run), n, n - 1, ret);
     if (run->n_first == UINT32_MAX)
         run->n_first = ret->best.pos;
@@ -119,6 +119,20 @@ static void classify(const struct slot *slot, const struct run *run, const struc
     x->is_hit = x->is_switch && m->pos > 0 && !is_root_only(m);
 }
 
+/* Something less was taken: that is its source now; whether it is a switch was settled before. */
+static void reclassify(const struct slot *slot, const struct run *run, struct decision *x,
+                       enum decision_why why)
+{
+    const bool is_switch = x->is_switch;
+
+    x->why = why;
+    if (run->pin.m.pos <= run->n_first)
+        x->n_joined = 0;
+    classify(slot, run, &run->pin.m, x);
+    x->is_switch = is_switch;
+    x->is_hit = is_switch && x->is_hit;
+}
+
 static void decide(struct sched *s, const struct slot *slot, const struct run *run,
                    const struct cache_found *f, const struct cache_match *m, enum decision_why why)
 {
@@ -128,6 +142,10 @@ static void decide(struct sched *s, const struct slot *slot, const struct run *r
 
     if (!x)
         return;
+    if (run->from_0) {
+        reclassify(slot, run, x, WHY_LOAD_FAILED);
+        return;
+    }
     if (x->why != WHY_WAITING) {
         x->n_parked++;
         return;
@@ -152,6 +170,13 @@ static void decide(struct sched *s, const struct slot *slot, const struct run *r
 /* --- mounting ----------------------------------------------------------------------------------
  */
 
+static void settle(struct sched *s, struct run *run)
+{
+    if (run->r->decision && !run->settled)
+        decision_settled(s->o.decisions, run->r->decision);
+    run->settled = true;
+}
+
 static void begin_reading(struct sched *s, struct slot *slot, uint32_t pos)
 {
     struct run *run = slot->run;
@@ -170,10 +195,11 @@ static void begin_reading(struct sched *s, struct slot *slot, uint32_t pos)
     if (r->decision) {
         r->decision->n_reused = r->n_cached;
         r->decision->load_ms += clock_ms_since(r->t_start);
-        if (!run->settled)
-            decision_settled(s->o.decisions, r->decision);
-        run->settled = true;
     }
+    /* A mount may still fail. */
+    if (slot->n_jobs == 0)
+        settle(s, run);
+    run->from_0 = false;
     if (run->keeps)
         keep_pages(s, run);
 }
@@ -189,20 +215,34 @@ static void take_source(struct sched *s, struct run *run, const struct cache_mat
     run->keeps = true;
 }
 
-/* What was chosen cannot be had: what is in vram is taken, or nothing. */
-static void fall_back(struct sched *s, struct slot *slot, enum decision_why why)
+/* What was chosen cannot be had: `m` is taken. */
+static void take_instead(struct sched *s, struct slot *slot, const struct cache_match *m,
+                         enum decision_why why)
 {
     struct run *run = slot->run;
-    struct cache_found f;
 
     cache_cursor_done(s->o.cache, &run->cursor);
     cache_unpin(s->o.cache, &run->pin);
     run->load_failed = false;
-    run_find(s, run, &f);
-    take_source(s, run, &f.vram);
+    take_source(s, run, m);
     if (run->r->decision)
-        run->r->decision->why = why;
+        reclassify(slot, run, run->r->decision, why);
     sched_wake(s);
+}
+
+/* What is in vram, or nothing. */
+static void fall_back(struct sched *s, struct slot *slot, enum decision_why why)
+{
+    struct cache_found f;
+
+    run_find(s, slot->run, &f);
+    take_instead(s, slot, &f.vram, why);
+}
+
+static void read_from_0(struct sched *s, struct slot *slot, enum decision_why why)
+{
+    take_instead(s, slot, &(struct cache_match){0}, why);
+    begin_reading(s, slot, 0);
 }
 
 static void submit_mount(struct sched *s, struct slot *slot)
@@ -233,7 +273,7 @@ static void submit_mount(struct sched *s, struct slot *slot)
         units_unref(engine_units(s->engine), mine);
     slot->copy_item.n_tokens = 0;
     if (rc < 0) {
-        run_finish(s, run, FINISH_ERROR, rc, e.s[0] ? e.s : "the engine refused a mount");
+        read_from_0(s, slot, WHY_LOAD_FAILED);
         return;
     }
     slot->n_jobs++;
@@ -241,17 +281,18 @@ static void submit_mount(struct sched *s, struct slot *slot)
     sched_wake(s);
 }
 
-/* The page that the sequence will write on in: a copy of its own.  False: there is no unit for it
+/* The page that the sequence will write on in: a copy of its own.  -ENOSPC: there is no unit for it
  * now. */
-static bool submit_copy(struct sched *s, struct slot *slot)
+static int submit_copy(struct sched *s, struct slot *slot)
 {
     struct run *run = slot->run;
     const uint32_t *checkpoint;
     struct err_text e;
     uint32_t unit;
+    int rc;
 
     if (pages_take(s, 1, &unit) < 0)
-        return false;
+        return -ENOSPC;
     cache_pin_units(s->o.cache, &run->pin, slot->pages, &checkpoint);
     slot->copy_item = (struct transfer){
         .unit = unit,
@@ -260,13 +301,14 @@ static bool submit_copy(struct sched *s, struct slot *slot)
     };
     slot->copy = (struct job_transfer){
         .job = {.kind = JOB_COPY, .user = slot}, .items = &slot->copy_item, .n_items = 1};
-    if (engine_submit(s->engine, &slot->copy.job, &e) < 0) {
+    rc = engine_submit(s->engine, &slot->copy.job, &e);
+    if (rc < 0) {
         units_unref(engine_units(s->engine), unit);
         slot->copy_item.n_tokens = 0;
-        return false;
+        return rc == -ENOSPC ? -EIO : rc;
     }
     slot->n_jobs++;
-    return true;
+    return 0;
 }
 
 /* Begins what loads it can; false when nothing is under way and nothing can be begun. */
@@ -296,6 +338,7 @@ static bool load_more(struct sched *s, struct slot *slot)
 void mount_advance(struct sched *s, struct slot *slot)
 {
     struct run *run = slot->run;
+    int rc;
 
     if (slot->n_jobs > 0)
         return;
@@ -317,13 +360,51 @@ void mount_advance(struct sched *s, struct slot *slot)
     }
     if (run->pin.m.pos % ENGINE_PAGE_TOKENS == 0) {
         submit_mount(s, slot);
-    } else if (!submit_copy(s, slot) && slots_busy(s) == 1 && s->n_coming == 0) {
-        /* Not even one page: then the source itself has to give way. */
-        cache_cursor_done(s->o.cache, &run->cursor);
-        cache_unpin(s->o.cache, &run->pin);
-        take_source(s, run, &(struct cache_match){0});
-        begin_reading(s, slot, 0);
+        return;
     }
+    rc = submit_copy(s, slot);
+    /* Not even one page, and nobody who will give one back: the source itself has to give way. */
+    if (rc == -ENOSPC && slots_busy(s) == 1 && s->n_coming == 0)
+        read_from_0(s, slot, WHY_NO_ROOM);
+    else if (rc < 0 && rc != -ENOSPC)
+        read_from_0(s, slot, WHY_LOAD_FAILED);
+}
+
+static void copy_drop(struct sched *s, struct slot *slot)
+{
+    if (slot->copy_item.n_tokens > 0)
+        units_unref(engine_units(s->engine), slot->copy_item.unit);
+    slot->copy_item.n_tokens = 0;
+}
+
+/* Its state is spoilt (design, law 2): back to the queue's front, and from there it is read from
+ * 0. */
+static void mount_failed(struct sched *s, struct slot *slot)
+{
+    struct run *run = slot->run;
+    struct request *r = run->r;
+
+    s->totals.cached_tokens -= r->n_cached;
+    r->n_cached = 0;
+    run->from_0 = true;
+    run_restart(s, run);
+}
+
+/* What was mounted cannot be trusted (design, law 2): the sequence ends, and a new one reads from
+ * 0. */
+static void start_over(struct sched *s, struct run *run)
+{
+    struct request *r = run->r;
+
+    run->cold = true;
+    run->keeps = false;
+    s->totals.cached_tokens -= r->n_cached;
+    r->n_cached = r->n_read = 0;
+    if (r->decision) {
+        r->decision->n_reused = 0;
+        r->decision->why = WHY_LOAD_FAILED;
+    }
+    run_park(s, run);
 }
 
 void mount_job_done(struct sched *s, struct slot *slot, struct job *j)
@@ -331,28 +412,24 @@ void mount_job_done(struct sched *s, struct slot *slot, struct job *j)
     struct run *run = slot->run;
 
     slot->n_jobs--;
+    if (j->kind == JOB_MOUNT && j->status >= 0)
+        settle(s, run);
     if (slot->state == SLOT_ENDING) {
-        if (j->kind == JOB_COPY && slot->copy_item.n_tokens > 0) {
-            units_unref(engine_units(s->engine), slot->copy_item.unit);
-            slot->copy_item.n_tokens = 0;
-        }
+        if (j->kind == JOB_COPY)
+            copy_drop(s, slot);
         slot_end_advance(s, slot);
     } else if (j->kind == JOB_COPY) {
-        if (j->status < 0) {
-            units_unref(engine_units(s->engine), slot->copy_item.unit);
-            slot->copy_item.n_tokens = 0;
-            run->load_failed = true;
-            mount_advance(s, slot);
-        } else if (cache_is_broken(s->o.cache, &run->pin)) {
-            units_unref(engine_units(s->engine), slot->copy_item.unit);
-            slot->copy_item.n_tokens = 0;
-            mount_advance(s, slot);
-        } else {
+        if (j->status >= 0 && !cache_is_broken(s->o.cache, &run->pin)) {
             submit_mount(s, slot);
+            return;
         }
-    } else if (j->status < 0 && !run->finished) {
-        /* Its state is spoilt (design, law 2): the prompt would have to be read from 0. */
-        run_finish(s, run, FINISH_ERROR, j->status, "a mount failed");
+        copy_drop(s, slot);
+        if (j->status < 0)
+            read_from_0(s, slot, WHY_LOAD_FAILED);
+        else
+            mount_advance(s, slot);
+    } else if (j->status < 0) {
+        mount_failed(s, slot);
     }
 }
 

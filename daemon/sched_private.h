@@ -84,6 +84,8 @@ struct run {
     bool keeps;            /* has a cursor, and everything so far was published */
     bool root_done;
     bool load_failed;
+    bool cold;          /* a mount of it failed: it is read from 0 */
+    bool from_0;        /* a mount of it failed: the next one is none */
     bool settled;       /* its decision was counted */
     uint32_t n_first;   /* stored for it when it came; UINT32_MAX: not looked yet */
     uint64_t join_with; /* request that it waits for, 0: none */
@@ -207,6 +209,8 @@ void run_finish(struct sched *s, struct run *run, enum finish_reason why, int er
                 const char *words);
 /* Back to the queue, its pages to the pool. */
 void run_park(struct sched *s, struct run *run);
+/* The same for one whose sequence is spoilt: nothing of it is kept. */
+void run_restart(struct sched *s, struct run *run);
 void slot_released(struct sched *s, struct slot *slot);
 void slot_captured(struct sched *s, struct slot *slot);
 /* A finished run that is read on for others: ends when they have what they wait for. */
@@ -222,7 +226,8 @@ int pages_take(struct sched *s, uint32_t n, uint32_t *ret);
 uint32_t pages_free_up(struct sched *s, uint32_t n);
 /* Frees `run` when nothing needs it any more. */
 void run_drop(struct sched *s, struct run *run);
-/* Pages on their way back to the pool. */
+/* Pages on their way back to the pool or to the cache, and those of slots that will soon have some
+ * to give. */
 uint32_t slots_pages_returning(const struct sched *s);
 
 /* sched_plan.c: fills `st`; false when there is nothing to run. */
@@ -270,6 +275,8 @@ void keep_pages(struct sched *s, struct run *run);
 void keep_end(struct sched *s, struct run *run, bool parked_itself);
 /* Lets go of everything in the cache, keeping nothing more. */
 void keep_nothing(struct sched *s, struct run *run);
+/* Its logits are not finite: all of its path goes. */
+void keep_drop(struct sched *s, struct run *run);
 
 /* sched_moves.c */
 void moves_load(struct sched *s, struct slot *slot, struct cache_move *moves);

@@ -67,8 +67,10 @@ uint32_t pages_free_up(struct sched *s, uint32_t n)
 {
     const struct units *u = engine_units(s->engine);
 
-    if (s->o.cache && u->n_free < n)
-        (void)cache_shed(s->o.cache, n - u->n_free, clock_ns(), &s->n_coming);
+    /* Again, as what it gives back may be a running sequence's too. */
+    while (s->o.cache && u->n_free < n &&
+           cache_shed(s->o.cache, n - u->n_free, clock_ns(), &s->n_coming) > 0)
+        ;
     return u->n_free;
 }
 
@@ -82,9 +84,14 @@ uint32_t slots_pages_returning(const struct sched *s)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < s->o.parallel; i++)
-        if (s->slots[i].state == SLOT_RELEASING)
-            n += sequence_n_pages(s->slots[i].seq);
+    for (uint32_t i = 0; i < s->o.parallel; i++) {
+        const struct slot *slot = &s->slots[i];
+
+        if (slot->state == SLOT_RELEASING || slot->state == SLOT_ENDING)
+            n += sequence_n_pages(slot->seq);
+        else if (slot->state == SLOT_LOADING && slot->n_jobs + slot->n_loads > 0)
+            n++;
+    }
     return n;
 }
 
@@ -338,6 +345,13 @@ void run_park(struct sched *s, struct run *run)
     slot_end(s, run->slot);
 }
 
+void run_restart(struct sched *s, struct run *run)
+{
+    run->r->state = REQUEST_QUEUED;
+    run->keeps = false;
+    slot_end(s, run->slot);
+}
+
 void run_ghost_advance(struct sched *s, struct run *run)
 {
     struct slot *slot = run->slot;
@@ -361,6 +375,7 @@ static bool becomes_ghost(struct sched *s, struct run *run)
         return false;
     run->n_goal = wanted > run->n_rows ? wanted : run->n_rows;
     run->n_ghost = run->n_goal;
+    run->paused = false;
     return true;
 }
 
@@ -405,6 +420,9 @@ void run_finish(struct sched *s, struct run *run, enum finish_reason why, int er
     if (why == FINISH_ERROR) {
         r->error = error;
         (void)err_set(&r->error_text, error, "%s: %s", words, err_str(error));
+        /* At once: nobody may begin with it any more. */
+        if (error == ERR_NONFINITE)
+            keep_drop(s, run);
         s->totals.failed++;
     } else if (why == FINISH_CANCELLED) {
         s->totals.cancelled++;

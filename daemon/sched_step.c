@@ -178,8 +178,8 @@ static void take_result(struct sched *s, struct run *run, const struct step_entr
     /* Surplus: planned before it was known that the run had ended. */
     if (run->finished)
         return;
-    /* Parked before these rows started. */
-    if (status == -ECANCELED && run->r->state == REQUEST_QUEUED)
+    /* Parked before these rows started, or because of what they failed on: it reads them again. */
+    if (status < 0 && run->r->state == REQUEST_QUEUED)
         return;
     if (status < 0) {
         run_finish(s, run, FINISH_ERROR, status,
