@@ -390,23 +390,6 @@ static void mount_failed(struct sched *s, struct slot *slot)
     run_restart(s, run);
 }
 
-/* What was mounted cannot be trusted (design, law 2): the sequence ends, and a new one reads from
- * 0. */
-static void start_over(struct sched *s, struct run *run)
-{
-    struct request *r = run->r;
-
-    run->cold = true;
-    run->keeps = false;
-    s->totals.cached_tokens -= r->n_cached;
-    r->n_cached = r->n_read = 0;
-    if (r->decision) {
-        r->decision->n_reused = 0;
-        r->decision->why = WHY_LOAD_FAILED;
-    }
-    run_park(s, run);
-}
-
 void mount_job_done(struct sched *s, struct slot *slot, struct job *j)
 {
     struct run *run = slot->run;
