@@ -337,8 +337,10 @@ static bool hunt_put_aside(struct hunt *h, struct cache_node *n)
 {
     if (h->n_aside == sizeof h->aside / sizeof h->aside[0])
         return false;
+    /* Out of both heaps: a search in the other tier meanwhile must not take it away from us. */
     n->aside = true;
-    heap_remove(h->c, n, h->t);
+    for (int t = 0; t < CACHE_TIERS; t++)
+        heap_remove(h->c, n, (enum cache_tier)t);
     h->aside[h->n_aside++] = n;
     return true;
 }
