@@ -225,8 +225,9 @@ static void publish_tail(struct sched *s, struct run *run)
 }
 
 /*
- * Where the last message of the prompt begins; without boundaries, its last token.  So too when that
- * is the root's end: whoever goes on from there is another chat, not the next turn of this one.
+ * Where the last message of the prompt begins; without boundaries, its last token.  So too when
+ * that is the root's end: whoever goes on from there is another chat, not the next turn of this
+ * one.
  */
 static uint32_t turn_of(const struct request *r)
 {
@@ -267,20 +268,25 @@ static void park(struct sched *s, struct run *run)
     }
 }
 
+void keep_drop(struct sched *s, struct run *run)
+{
+    struct cache_cursor u = run->cursor;
+
+    run->keeps = false;
+    if (!run->space)
+        return;
+    /* Its source, when it has no page of its own yet. */
+    if (u.n_pages == 0 && run->pin.held)
+        u.node = run->pin.m.node;
+    cache_set_cause(s->o.cache, run->r->id);
+    cache_drop_path(s->o.cache, &u, clock_ns());
+}
+
 void keep_end(struct sched *s, struct run *run, bool parked_itself)
 {
     if (!run->space)
         return;
     cache_set_cause(s->o.cache, run->r->id);
-    if (run->r->error == ERR_NONFINITE && run->finished) {
-        struct cache_cursor u = run->cursor;
-
-        /* Its source, when it has no page of its own yet. */
-        if (u.n_pages == 0 && run->pin.held)
-            u.node = run->pin.m.node;
-        cache_drop_path(s->o.cache, &u, clock_ns());
-        run->keeps = false;
-    }
     keep_pages(s, run);
     publish_tail(s, run);
     if (!parked_itself) {

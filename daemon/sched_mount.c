@@ -384,8 +384,10 @@ static void mount_failed(struct sched *s, struct slot *slot)
     struct run *run = slot->run;
     struct request *r = run->r;
 
-    s->totals.cached_tokens -= r->n_cached;
-    r->n_cached = 0;
+    if (!run->finished) {
+        s->totals.cached_tokens -= r->n_cached;
+        r->n_cached = 0;
+    }
     run->from_0 = true;
     run_restart(s, run);
 }

@@ -71,10 +71,12 @@ static bool submit(struct sched *s, struct cache_move *moves, uint32_t n_units, 
         free(t);
         return false;
     }
-    if (t->load)
+    if (t->load) {
         s->n_loads++;
-    else
+    } else {
         s->n_write_backs++;
+        s->n_writing += n_units;
+    }
     return true;
 }
 
@@ -90,15 +92,29 @@ void moves_load(struct sched *s, struct slot *slot, struct cache_move *moves)
         slot->run->load_failed = true;
 }
 
+/* While stopping only those that somebody has asked for: the pages of what still runs come from
+ * there, and the cache cannot be freed before they are done. */
+static struct cache_move *next_write_back(struct sched *s, uint32_t n_gathered)
+{
+    struct cache_stats st;
+
+    if (s->stopping) {
+        cache_stats(s->o.cache, &st);
+        if (st.tier[CACHE_RAM].units_coming <= s->n_writing + n_gathered)
+            return NULL;
+    }
+    return cache_next_write_back(s->o.cache, clock_ns());
+}
+
 void moves_pump(struct sched *s)
 {
-    if (!s->o.cache || s->stopping)
+    if (!s->o.cache)
         return;
     while (s->n_write_backs < WRITE_BACKS) {
         struct cache_move *moves = NULL, **tail = &moves, *m;
         uint32_t n_units = 0;
 
-        while (n_units < TRANSFER_UNITS && (m = cache_next_write_back(s->o.cache, clock_ns()))) {
+        while (n_units < TRANSFER_UNITS && (m = next_write_back(s, n_units))) {
             *tail = m;
             tail = &m->next;
             n_units += m->n_units;
@@ -136,6 +152,7 @@ void moves_done(struct sched *s, struct job *j)
             measure(s, t);
     } else {
         s->n_write_backs--;
+        s->n_writing -= t->job.n_items;
     }
     while (t->moves) {
         struct cache_move *m = t->moves;

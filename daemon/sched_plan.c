@@ -10,6 +10,8 @@
  */
 #include "daemon/sched_private.h"
 
+#include <errno.h>
+
 /* The running, oldest first; returns their number. */
 static uint32_t sort_by_age(struct sched *s)
 {
@@ -96,21 +98,31 @@ static void share(struct sched *s, uint32_t n)
     share_prompts(s, n, prompt_budget(s, n_decode));
 }
 
+/* It could leave now, and that would free something. */
+static bool may_park(const struct slot *slot)
+{
+    if (slot->state == SLOT_LOADING)
+        return slot->n_jobs + slot->n_loads == 0;
+    return slot->state == SLOT_RUNNING && sequence_n_pages(slot->seq) > 0;
+}
+
 /*
- * Who has to leave so that `run` gets pages: one that is paused, else the youngest that is younger.
- * NULL: nobody. Only those who have pages: parking others frees nothing.
+ * Who has to leave so that `run` gets pages: one that is paused, else the youngest that is younger;
+ * for the oldest of the running also one that waits for pages to begin with, whatever its age.
+ * NULL: nobody.
  */
-static struct run *find_victim(const struct sched *s, const struct run *run)
+static struct run *find_victim(const struct sched *s, const struct run *run, bool is_oldest)
 {
     struct run *found = NULL;
 
     for (uint32_t i = 0; i < s->o.parallel; i++) {
-        struct run *other = s->slots[i].run;
+        const struct slot *slot = &s->slots[i];
+        struct run *other = slot->run;
 
-        if (s->slots[i].state != SLOT_RUNNING || other == run ||
-            sequence_n_pages(s->slots[i].seq) == 0)
+        if (other == run || !may_park(slot))
             continue;
-        if (!other->paused && other->order < run->order)
+        if (!other->paused && other->order < run->order &&
+            !(is_oldest && slot->state == SLOT_LOADING))
             continue;
         if (!found || other->paused > found->paused ||
             (other->paused == found->paused && other->order > found->order))
@@ -137,11 +149,18 @@ static void make_room(struct sched *s, struct run *run, bool is_oldest)
     /* What is parked leaves first, and some of it only when it has been copied. */
     while (pages_free_up(s, 1 + reserve(s)) <= reserve(s) &&
            slots_pages_returning(s) + s->n_coming == 0) {
-        struct run *victim = find_victim(s, run);
+        struct run *victim = find_victim(s, run, is_oldest);
 
         if (!victim && run->finished) {
             run->n_goal = run->n_rows; /* others will read it themselves */
             return;
+        }
+        if (!victim && is_oldest && run->keeps) {
+            /* Its own checkpoints have to make way. */
+            if (run->r->decision)
+                run->r->decision->keep_error = -ENOSPC;
+            keep_nothing(s, run);
+            continue;
         }
         if (!victim) {
             if (is_oldest)

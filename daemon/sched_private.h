@@ -84,7 +84,6 @@ struct run {
     bool keeps;            /* has a cursor, and everything so far was published */
     bool root_done;
     bool load_failed;
-    bool cold;          /* a mount of it failed: it is read from 0 */
     bool from_0;        /* a mount of it failed: the next one is none */
     bool settled;       /* its decision was counted */
     uint32_t n_first;   /* stored for it when it came; UINT32_MAX: not looked yet */
@@ -171,6 +170,7 @@ struct sched {
     double bytes_per_ns; /* of loads; 0: not measured yet */
     uint32_t n_coming;   /* pool units that copies to ram will free */
     unsigned int n_write_backs, n_loads; /* transfers in flight */
+    uint32_t n_writing;                  /* units of the former */
 
     bool stopping;
     void (*idle)(void *arg);

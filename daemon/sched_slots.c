@@ -87,8 +87,10 @@ uint32_t slots_pages_returning(const struct sched *s)
     for (uint32_t i = 0; i < s->o.parallel; i++) {
         const struct slot *slot = &s->slots[i];
 
-        if (slot->state == SLOT_RELEASING || slot->state == SLOT_ENDING)
+        if (slot->state == SLOT_RELEASING)
             n += sequence_n_pages(slot->seq);
+        else if (slot->state == SLOT_ENDING)
+            n += sequence_n_pages(slot->seq) + 1;
         else if (slot->state == SLOT_LOADING && slot->n_jobs + slot->n_loads > 0)
             n++;
     }
@@ -347,7 +349,8 @@ void run_park(struct sched *s, struct run *run)
 
 void run_restart(struct sched *s, struct run *run)
 {
-    run->r->state = REQUEST_QUEUED;
+    if (!run->finished)
+        run->r->state = REQUEST_QUEUED;
     run->keeps = false;
     slot_end(s, run->slot);
 }
