@@ -9,72 +9,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct world_options usual(int hybrid)
-{
-    return (struct world_options){
-        .engine = {.n_units = 128,
-                   .context = 2048,
-                   .max_rows = 512,
-                   .n_sequences = 4,
-                   .n_vocab = WORLD_VOCAB,
-                   .checkpoint_units = hybrid ? 3 : 0,
-                   .seed = 1},
-        .sched = {.parallel = 4, .max_gap_ms = 200, .max_queued = 16, .root_min = 64},
-        .cache = true,
-        .limits = {.ram_units = 256, .n_roots = 8},
-    };
-}
-
-static uint64_t n_rows(const struct world *w)
-{
-    return fake_engine_log(w->engine)->n_rows;
-}
-
-static struct told cold(uint32_t n)
-{
-    return (struct told){SOURCE_NONE, true, false, 0, n, WHY_NOTHING_STORED};
-}
-
-static struct cache_stats stats(const struct world *w)
-{
-    struct cache_stats st;
-
-    cache_stats(w->cache, &st);
-    return st;
-}
-
 /* --- turns of one conversation --- */
 
 START_TEST(the_next_turn_goes_on_from_the_end)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p = {0};
     struct client *a, *b;
 
     text_add(&p, 300, 1);
     a = world_ask(w, &p, 20);
-    client_told(a, cold(300));
-    ck_assert_uint_eq(n_rows(w), 319);
+    client_told(a, told_cold(300));
+    ck_assert_uint_eq(world_rows(w), 319);
     text_add_answer(&p, a);
     text_add(&p, 50, 2);
     b = world_ask(w, &p, 20);
     /* The last token of the answer was sampled, not read. */
     client_told(b, (struct told){SOURCE_SLOT, false, false, 319, 51, WHY_LONGEST});
-    ck_assert_uint_eq(n_rows(w), 319 + 51 + 19);
+    ck_assert_uint_eq(world_rows(w), 319 + 51 + 19);
     ck_assert_uint_ne(a->r->decision->conversation, 0);
     ck_assert_uint_eq(b->r->decision->conversation, a->r->decision->conversation);
     ck_assert_uint_eq(b->r->decision->from, a->r->decision->conversation);
     ck_assert_uint_eq(b->r->decision->n_kept, 370 + 19);
-    ck_assert_uint_eq(stats(w).n_parked, 1);
-    ck_assert_uint_eq(stats(w).superseded + stats(w).evictions, 0);
+    ck_assert_uint_eq(world_stats(w).n_parked, 1);
+    ck_assert_uint_eq(world_stats(w).superseded + world_stats(w).evictions, 0);
     world_free(w);
 }
 END_TEST
 
 START_TEST(every_length_of_the_first_turn_is_gone_on_from)
 {
-    struct world_options o = usual(_i % 2);
+    struct world_options o = world_cached(_i % 2);
     const uint32_t n = 60 + (uint32_t)_i / 2;
     struct world *w = world_new(&o);
     struct text p = {0};
@@ -84,14 +50,14 @@ START_TEST(every_length_of_the_first_turn_is_gone_on_from)
     text_add(&p, 3, 2);
     client_told(world_ask(w, &p, 5),
                 (struct told){SOURCE_SLOT, false, false, n + 4, 4, WHY_LONGEST});
-    ck_assert_uint_eq(n_rows(w), n + 4 + 4 + 4);
+    ck_assert_uint_eq(world_rows(w), n + 4 + 4 + 4);
     world_free(w);
 }
 END_TEST
 
 START_TEST(dropped_thinking_is_read_again_from_the_turn_checkpoint)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p = {0};
     struct client *a, *b;
@@ -111,16 +77,16 @@ START_TEST(dropped_thinking_is_read_again_from_the_turn_checkpoint)
         b, (struct told){SOURCE_SLOT, false, false, _i ? 290 : 300, _i ? 75 : 65, WHY_LONGEST});
     ck_assert_uint_eq(b->r->decision->n_superseded, 1);
     ck_assert_uint_eq(b->r->decision->conversation, a->r->decision->conversation);
-    ck_assert_uint_eq(stats(w).superseded, 1);
-    ck_assert_uint_eq(stats(w).evictions, 0);
-    ck_assert_uint_eq(stats(w).n_parked, 1);
+    ck_assert_uint_eq(world_stats(w).superseded, 1);
+    ck_assert_uint_eq(world_stats(w).evictions, 0);
+    ck_assert_uint_eq(world_stats(w).n_parked, 1);
     world_free(w);
 }
 END_TEST
 
 START_TEST(a_tool_loop_whose_thinking_is_dropped_is_read_again_from_the_query_checkpoint)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text loop = {0}, next = {0};
     struct client *c = NULL;
@@ -135,7 +101,7 @@ START_TEST(a_tool_loop_whose_thinking_is_dropped_is_read_again_from_the_query_ch
         c = client_of(w, &loop, 20);
         c->r->bounds = (struct boundaries){.turn = loop.n - 10, .query = 290};
         client_run(c);
-        client_told(c, i == 0 ? cold(300) : more);
+        client_told(c, i == 0 ? told_cold(300) : more);
         ck_assert_int_ne(c->r->tokens[0].id, 2 + 20);
         ran = loop.n + 19;
         text_add_answer(&loop, c);
@@ -150,16 +116,16 @@ START_TEST(a_tool_loop_whose_thinking_is_dropped_is_read_again_from_the_query_ch
     client_told(c, (struct told){SOURCE_SLOT, false, false, _i ? 290 : 300,
                                  next.n - (_i ? 290 : 300), WHY_LONGEST});
     ck_assert_uint_eq(c->r->decision->n_superseded, 1);
-    ck_assert_uint_eq(stats(w).superseded, 1);
-    ck_assert_uint_eq(stats(w).evictions, 0);
-    ck_assert_uint_eq(stats(w).n_parked, 1);
+    ck_assert_uint_eq(world_stats(w).superseded, 1);
+    ck_assert_uint_eq(world_stats(w).evictions, 0);
+    ck_assert_uint_eq(world_stats(w).n_parked, 1);
     world_free(w);
 }
 END_TEST
 
 START_TEST(an_edit_leaves_the_old_branch_and_going_back_is_a_hit_of_its_whole_length)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w;
     struct text p = {0}, e = {0};
     struct client *a, *b, *c;
@@ -177,8 +143,8 @@ START_TEST(an_edit_leaves_the_old_branch_and_going_back_is_a_hit_of_its_whole_le
     text_add(&e, 150, 3);
     ck_assert_uint_eq(text_common(&p, &e), 200);
     b = world_ask(w, &e, 10);
-    client_told(b,
-                _i ? cold(350) : (struct told){SOURCE_BORROWED, true, true, 200, 150, WHY_LONGEST});
+    client_told(b, _i ? told_cold(350)
+                      : (struct told){SOURCE_BORROWED, true, true, 200, 150, WHY_LONGEST});
     ck_assert_uint_eq(b->r->decision->n_common, 200);
     ck_assert_uint_ne(b->r->decision->conversation, a->r->decision->conversation);
 
@@ -192,15 +158,15 @@ START_TEST(an_edit_leaves_the_old_branch_and_going_back_is_a_hit_of_its_whole_le
     c = world_ask(w, &p, 10);
     client_told(c, (struct told){SOURCE_VRAM, true, true, 519, 31, WHY_LONGEST});
     ck_assert_uint_eq(c->r->decision->conversation, a->r->decision->conversation);
-    ck_assert_uint_eq(stats(w).superseded + stats(w).evictions, 0);
-    ck_assert_uint_eq(stats(w).n_parked, 3);
+    ck_assert_uint_eq(world_stats(w).superseded + world_stats(w).evictions, 0);
+    ck_assert_uint_eq(world_stats(w).n_parked, 3);
     world_free(w);
 }
 END_TEST
 
 START_TEST(the_same_prompt_again_reads_its_last_token_only)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p = {0};
     struct client *a, *b;
@@ -214,14 +180,14 @@ START_TEST(the_same_prompt_again_reads_its_last_token_only)
     text_add(&p, 7, 2);
     b = world_ask(w, &p, 10);
     ck_assert_uint_eq(b->r->n_cached, _i ? 199 : 200);
-    ck_assert_uint_eq(stats(w).evictions, 0);
+    ck_assert_uint_eq(world_stats(w).evictions, 0);
     world_free(w);
 }
 END_TEST
 
 START_TEST(the_same_prompt_again_with_a_turn_near_its_end_resumes_there)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p = {0};
     struct client *c;
@@ -234,8 +200,8 @@ START_TEST(the_same_prompt_again_with_a_turn_near_its_end_resumes_there)
     }
     client_told(c,
                 (struct told){SOURCE_SLOT, false, false, _i ? 150 : 199, _i ? 50 : 1, WHY_LONGEST});
-    ck_assert_uint_eq(stats(w).superseded + stats(w).evictions, 0);
-    ck_assert_uint_eq(stats(w).n_parked, 1);
+    ck_assert_uint_eq(world_stats(w).superseded + world_stats(w).evictions, 0);
+    ck_assert_uint_eq(world_stats(w).n_parked, 1);
     world_free(w);
 }
 END_TEST
@@ -247,7 +213,7 @@ START_TEST(a_prompt_that_is_a_prefix_of_a_stored_one_reads_its_last_token)
     const bool hybrid = _i % 2;
     /* The deepest position that leaves a token to read: any, or a multiple of 64. */
     const uint32_t most = hybrid ? (n - 1) / 64 * 64 : n - 1;
-    struct world_options o = usual(hybrid);
+    struct world_options o = world_cached(hybrid);
     struct world *w;
     struct text p = {0};
 
@@ -264,7 +230,7 @@ END_TEST
 
 START_TEST(the_second_one_to_leave_takes_the_branch_checkpoint)
 {
-    struct world_options o = usual(1);
+    struct world_options o = world_cached(1);
     struct world *w = world_new(&o);
     struct text p = {0};
 
@@ -273,7 +239,7 @@ START_TEST(the_second_one_to_leave_takes_the_branch_checkpoint)
         text_add(&p, 200, 1);
         text_add(&p, 100, 10 + k);
         client_told(world_ask(w, &p, 10),
-                    k < 3 ? cold(300)
+                    k < 3 ? told_cold(300)
                           : (struct told){SOURCE_BORROWED, true, true, 200, 100, WHY_LONGEST});
     }
     world_free(w);
@@ -284,7 +250,7 @@ END_TEST
 
 START_TEST(a_conversation_is_borrowed_from_while_it_runs)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p = {0}, q = {0};
     struct client *a, *b;
@@ -303,16 +269,16 @@ START_TEST(a_conversation_is_borrowed_from_while_it_runs)
     client_check(a);
     client_told(
         b, (struct told){SOURCE_BORROWED, true, true, _i ? 250 : 252, _i ? 102 : 100, WHY_LONGEST});
-    client_told(a, cold(300));
+    client_told(a, told_cold(300));
     ck_assert_uint_ne(a->r->decision->conversation, b->r->decision->conversation);
-    ck_assert_uint_eq(stats(w).superseded, 0);
+    ck_assert_uint_eq(world_stats(w).superseded, 0);
     world_free(w);
 }
 END_TEST
 
 START_TEST(with_all_slots_busy_it_waits_and_is_a_hit_in_another_slot)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p = {0}, noise = {0};
     struct client *a, *b, *busy[4];
@@ -344,7 +310,7 @@ END_TEST
 
 START_TEST(a_free_slot_that_remembers_the_conversation_is_preferred)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p[3] = {0};
     struct client *c;
@@ -368,7 +334,7 @@ END_TEST
 
 START_TEST(another_uid_or_salt_finds_nothing)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     struct world *w = world_new(&o);
     struct text p = {0};
     struct client *c;
@@ -378,19 +344,19 @@ START_TEST(another_uid_or_salt_finds_nothing)
     c = client_of(w, &p, 10);
     c->r->uid = 1001;
     client_run(c);
-    client_told(c, cold(200));
+    client_told(c, told_cold(200));
     for (int k = 0; k < 2; k++) {
         c = client_of(w, &p, 10);
         c->r->cache_salt = strdup("salt");
         client_run(c);
-        client_told(c, k == 0 ? cold(200)
+        client_told(c, k == 0 ? told_cold(200)
                               : (struct told){SOURCE_SLOT, false, false, 199, 1, WHY_LONGEST});
     }
     c = client_of(w, &p, 10);
     c->r->cache_salt = strdup("salt ");
     client_run(c);
-    client_told(c, cold(200));
-    ck_assert_uint_eq(n_rows(w), 4 * 209 + 10);
+    client_told(c, told_cold(200));
+    ck_assert_uint_eq(world_rows(w), 4 * 209 + 10);
     world_free(w);
 
     o.sched.share_all = true;
@@ -406,7 +372,7 @@ END_TEST
 
 START_TEST(no_cache_finds_nothing_and_leaves_nothing)
 {
-    struct world_options o = usual(_i);
+    struct world_options o = world_cached(_i);
     const struct told off = {SOURCE_NONE, true, false, 0, 200, WHY_CACHE_OFF};
     struct world *w = world_new(&o);
     struct text p = {0};
@@ -418,12 +384,12 @@ START_TEST(no_cache_finds_nothing_and_leaves_nothing)
         c->r->no_cache = true;
         client_run(c);
         client_told(c, off);
-        ck_assert_uint_eq(stats(w).n_pages, k ? 4 : 0);
-        ck_assert_uint_eq(stats(w).n_parked, k);
+        ck_assert_uint_eq(world_stats(w).n_pages, k ? 4 : 0);
+        ck_assert_uint_eq(world_stats(w).n_parked, k);
         if (k == 0)
-            client_told(world_ask(w, &p, 10), cold(200));
+            client_told(world_ask(w, &p, 10), told_cold(200));
     }
-    ck_assert_uint_eq(stats(w).n_parked, 1);
+    ck_assert_uint_eq(world_stats(w).n_parked, 1);
     world_free(w);
 
     /* "cache": false */

@@ -314,6 +314,7 @@ void client_check(const struct client *c)
     run_cold(c, cold);
     ck_assert_uint_eq(c->n_done, 1);
     ck_assert_int_eq(r->state, REQUEST_DONE);
+    ck_assert_msg(r->finish != FINISH_ERROR, "%s", r->error_text.s);
     ck_assert_uint_eq(r->n_tokens, r->n_generated);
     ck_assert_uint_eq(r->n_tokens_released, r->n_tokens);
     ck_assert_uint_le(r->n_tokens, cold->n);
@@ -496,4 +497,38 @@ void client_told(const struct client *c, struct told want)
     ck_assert(x->done);
     ck_assert_uint_eq(x->n_reused, c->r->n_cached);
     ck_assert_uint_eq(x->n_prompt, c->r->prompt.n);
+}
+
+struct told told_cold(uint32_t n)
+{
+    return (struct told){SOURCE_NONE, true, false, 0, n, WHY_NOTHING_STORED};
+}
+
+struct world_options world_cached(bool hybrid)
+{
+    return (struct world_options){
+        .engine = {.n_units = 128,
+                   .context = 2048,
+                   .max_rows = 512,
+                   .n_sequences = 4,
+                   .n_vocab = WORLD_VOCAB,
+                   .checkpoint_units = hybrid ? 3 : 0,
+                   .seed = 1},
+        .sched = {.parallel = 4, .max_gap_ms = 200, .max_queued = 16, .root_min = 64},
+        .cache = true,
+        .limits = {.ram_units = 256, .n_roots = 8},
+    };
+}
+
+struct cache_stats world_stats(const struct world *w)
+{
+    struct cache_stats st;
+
+    cache_stats(w->cache, &st);
+    return st;
+}
+
+uint64_t world_rows(const struct world *w)
+{
+    return fake_engine_log(w->engine)->n_rows;
 }

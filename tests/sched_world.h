@@ -113,5 +113,11 @@ struct told {
     enum decision_why why;
 };
 void client_told(const struct client *c, struct told want);
+struct told told_cold(uint32_t n); /* nothing was there, n tokens were read */
+
+/* Four slots, 128 units of vram and 256 of ram; hybrid: checkpoints of three units. */
+struct world_options world_cached(bool hybrid);
+struct cache_stats world_stats(const struct world *w);
+uint64_t world_rows(const struct world *w); /* that the engine ran */
 
 #endif
