@@ -36,7 +36,7 @@ struct game {
     struct cw_run runs[N_RUNS];
     enum { IDLE, LOADING, READING } state[N_RUNS];
     uint32_t i_space[N_RUNS], stuck[N_RUNS];
-    uint64_t n_mounted, n_loaded, n_parked, n_whole, n_lost;
+    uint64_t n_mounted, n_parked, n_whole;
 };
 
 static uint32_t below(struct game *g, uint32_t n)
@@ -104,7 +104,6 @@ static void on_event(void *arg, const struct cache_event *e)
 
     if (e->kind == CACHE_EVICTED || e->kind == CACHE_SUPERSEDED || e->kind == CACHE_ROOT_LOST)
         forget(&g->alive, e->id);
-    g->n_lost += e->kind == CACHE_EVICTED;
 }
 
 /* What was not reported lost is found whole. */
@@ -260,7 +259,6 @@ static void go_on(struct game *g, uint32_t i)
             start_run(g, i);
         else if (cache_units_to_load(g->w->cache, &r->pin) > 0)
             want_room(g, i, cache_units_to_load(g->w->cache, &r->pin));
-        g->n_loaded += code > 0;
     } else if (r->n == r->q.n) {
         end_run(g, i, below(g, 12));
     } else if (!cw_run_read(r, 1 + below(g, 100))) {
