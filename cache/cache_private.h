@@ -7,8 +7,10 @@
  * find.c     matches, pins, loads, whose path a prompt goes on with
  * grow.c     cursors: what running sequences publish; roots, parking
  * entries.c  conversations and roots: the table, lists, an operator's verbs
- * evict.c    value, heaps, who leaves which tier and when
- * move.c     copies between the tiers and their ledgers
+ * value.c    what is worth how much; the heaps and sums that follow
+ * evict.c    who leaves which tier and when
+ * ledger.c   the ledgers of both tiers, and the copies that are charged to them
+ * move.c     copies between the tiers
  * sane.c     the invariant walk
  *
  * The children of a page are sorted by their tokens and none is a prefix of another: a page that
@@ -285,12 +287,13 @@ uint32_t entries_parked(const struct cache *c);
 /* What it is worth; the order among conversations. */
 double entry_key(const struct cache *c, const struct cache_entry_object *e);
 
-/* --- evict.c --- */
+/* --- value.c --- */
 /* Its copies, users, children or marks have changed: heaps and sums follow. */
 void node_changed(struct cache *c, struct cache_node *n);
 struct value node_value(const struct cache *c, const struct cache_node *n, enum cache_tier t);
 bool value_less(struct value a, struct value b);
 void heap_remove(struct cache *c, struct cache_node *n, enum cache_tier t);
+/* --- evict.c --- */
 /* Room for n more units in ram, at the cost of what is worth less than v.  */
 bool ram_make_room(struct cache *c, struct cache_space *s, uint32_t n, struct value v);
 /* For the rest of a page, which itself stays. */
@@ -306,7 +309,13 @@ bool node_refuse(struct cache_node *n);
 /* Whether a copy of the path to `n` could be in ram as a whole. */
 bool path_fits_ram(const struct cache *c, const struct cache_node *n);
 
-/* --- move.c --- */
+/* --- ledger.c --- */
+/* A checkpoint's units in `t`; vram is the first tier. */
+static inline uint32_t *check_units(const struct cache *c, struct cache_checkpoint *k,
+                                    enum cache_tier t)
+{
+    return k->units + (size_t)t * c->o.checkpoint_units;
+}
 void vram_take(struct cache *c, uint32_t unit);
 void vram_drop(struct cache *c, uint32_t unit);
 /* A page or checkpoint is in this unit of the pool, or not any more. */
@@ -328,6 +337,8 @@ bool node_is_mirrored(const struct cache *c, const struct cache_node *n, enum ca
 void node_leave(struct cache *c, struct cache_node *n, enum cache_tier t);
 /* Units that a copy of all of `n` in ram would still need. */
 uint32_t node_ram_missing(const struct cache *c, const struct cache_node *n);
+
+/* --- move.c --- */
 /* Makes the moves for these, ram charged; false when ram could not be taken. */
 bool node_start_write_back(struct cache *c, struct cache_node *n);
 void queue_write_back(struct cache *c, struct cache_node *n);
