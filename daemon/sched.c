@@ -173,8 +173,9 @@ int sched_new(sd_event *event, struct engine *engine, const struct tokenizer *to
 
         slot->i = i;
         slot->pages = calloc(s->context / ENGINE_PAGE_TOKENS + 1, sizeof *slot->pages);
+        slot->check_units = calloc(s->checkpoint_units + 1, sizeof *slot->check_units);
         slot->end_units = calloc(s->checkpoint_units + 1, sizeof *slot->end_units);
-        if (!slot->pages || !slot->end_units)
+        if (!slot->pages || !slot->check_units || !slot->end_units)
             rc = -ENOMEM;
     }
     for (int i = 0; rc >= 0 && i < SCHED_STEPS; i++)
@@ -205,6 +206,7 @@ void sched_free(struct sched *s)
         step_free(&s->steps[i]);
     for (uint32_t i = 0; s->slots && i < s->o.parallel; i++) {
         free(s->slots[i].pages);
+        free(s->slots[i].check_units);
         free(s->slots[i].end_units);
     }
     free(s->by_age);

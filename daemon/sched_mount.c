@@ -259,6 +259,10 @@ static void submit_mount(struct sched *s, struct slot *slot)
     cache_pin_units(s->o.cache, &run->pin, slot->pages, &checkpoint);
     if (mine != CACHE_NO_UNIT)
         slot->pages[run->pin.m.n_pages - 1] = mine;
+    /* The cache's own list may change while the job is in flight. */
+    if (checkpoint)
+        checkpoint =
+            memcpy(slot->check_units, checkpoint, s->checkpoint_units * sizeof *checkpoint);
     slot->mount = (struct job_mount){
         .job = {.kind = JOB_MOUNT, .user = slot},
         .seq = slot->seq,
@@ -387,6 +391,8 @@ static void mount_failed(struct sched *s, struct slot *slot)
     if (!run->finished) {
         s->totals.cached_tokens -= r->n_cached;
         r->n_cached = 0;
+        if (r->decision)
+            r->decision->n_reused = 0;
     }
     run->from_0 = true;
     run_restart(s, run);

@@ -140,6 +140,14 @@ static uint32_t reserve(const struct sched *s)
     return slots_busy(s) > 1 && s->n_units >= 16 * s->checkpoint_units ? s->checkpoint_units : 0;
 }
 
+static bool steps_in_flight(const struct sched *s)
+{
+    for (int i = 0; i < SCHED_STEPS; i++)
+        if (s->steps[i].in_flight)
+            return true;
+    return false;
+}
+
 /*
  * `run` needs one page and none is free.  What was parked comes back with a later step, so `run`
  * only waits here. The oldest with nobody left to park cannot be helped.
@@ -155,6 +163,9 @@ static void make_room(struct sched *s, struct run *run, bool is_oldest)
             run->n_goal = run->n_rows; /* others will read it themselves */
             return;
         }
+        /* What is in flight holds pages too: checkpoints that it takes. */
+        if (!victim && steps_in_flight(s))
+            return;
         if (!victim && is_oldest && run->keeps) {
             /* Its own checkpoints have to make way. */
             if (run->r->decision)
@@ -169,6 +180,9 @@ static void make_room(struct sched *s, struct run *run, bool is_oldest)
         }
         run_park(s, victim);
     }
+    /* Nothing may be in flight that would make the loop turn again. */
+    if (engine_units(s->engine)->n_free > reserve(s))
+        sched_wake(s);
 }
 
 /* Checkpoints that these rows pass; for want of pages they are left out. */

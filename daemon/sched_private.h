@@ -121,13 +121,14 @@ struct slot {
     struct job_transfer copy;
     struct transfer copy_item;
     struct job_capture capture;
-    unsigned int n_jobs; /* of mount, copy, capture: in flight */
-    uint32_t *pages;     /* owned, [context / 64 + 1]: of the mount */
-    uint32_t *end_units; /* owned, [checkpoint_units]: of the capture */
-    uint32_t n_loads;    /* moves under way that it asked for */
-    uint64_t remembers;  /* conversation that ran in it last; 0: none */
-    uint64_t last_used;  /* order of that run */
-    uint32_t n_share;    /* rows it may have in the step that is being planned */
+    unsigned int n_jobs;   /* of mount, copy, capture: in flight */
+    uint32_t *pages;       /* owned, [context / 64 + 1]: of the mount */
+    uint32_t *check_units; /* owned, [checkpoint_units]: of the mount */
+    uint32_t *end_units;   /* owned, [checkpoint_units]: of the capture */
+    uint32_t n_loads;      /* moves under way that it asked for */
+    uint64_t remembers;    /* conversation that ran in it last; 0: none */
+    uint64_t last_used;    /* order of that run */
+    uint32_t n_share;      /* rows it may have in the step that is being planned */
 };
 
 struct step {

@@ -335,6 +335,10 @@ void slot_released(struct sched *s, struct slot *slot)
     if (!run->finished) {
         run->r->slot = -1;
         queue_insert(s, run);
+    } else if (run->conversation) {
+        /* Cancelled on its way back to the queue. */
+        cache_abandon_conversation(s->o.cache, run->conversation, clock_ns());
+        run->conversation = 0;
     }
     run_drop(s, run);
 }
