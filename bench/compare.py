@@ -26,7 +26,7 @@ def read(path):
 def judge(old, new, limit):
     """The factor by which new is faster, and a word."""
     a, b = float(old["median"]), float(new["median"])
-    less_is_better = new["unit"] == "s"
+    less_is_better = new["unit"] in ("s", "ms", "us", "%")
     factor = a / b if less_is_better else b / a
     spans = [sorted((float(r["worst"]), float(r["best"]))) for r in (old, new)]
     overlap = spans[0][0] <= spans[1][1] and spans[1][0] <= spans[0][1]
