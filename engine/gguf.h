@@ -30,7 +30,18 @@ enum tensor_type {
     TENSOR_Q5_0 = 6,
     TENSOR_Q5_1 = 7,
     TENSOR_Q8_0 = 8,
+    TENSOR_Q2_K = 10,
+    TENSOR_Q3_K = 11,
+    TENSOR_Q4_K = 12,
+    TENSOR_Q5_K = 13,
+    TENSOR_Q6_K = 14,
+    TENSOR_IQ2_XS = 17,
+    TENSOR_IQ3_XXS = 18,
+    TENSOR_IQ4_NL = 20,
+    TENSOR_IQ3_S = 21,
+    TENSOR_IQ4_XS = 23,
     TENSOR_BF16 = 30,
+    TENSOR_MXFP4 = 39,
     /* … gguf_types.c knows the block sizes of every id of the format, also of those no kernel
      * reads. */
 };
