@@ -141,6 +141,12 @@ START_TEST(value_is_per_byte)
     ck_assert_uint_eq(next_to_go(w), b);
     ck_assert_uint_eq(cw_pos(w, w->space, "a640 z1"), 640);
     ck_assert_uint_eq(next_to_go(w), a);
+
+    /* More tokens, and used later, but with two checkpoints. */
+    a = cw_request(w, w->space, "a60").id;
+    b = cw_request(w, w->space, "b40| b22").id;
+    ck_assert_uint_eq(cw_stats(w).n_checkpoints, 3);
+    ck_assert_uint_eq(next_to_go(w), b);
     cw_free(w);
 }
 END_TEST

@@ -402,6 +402,32 @@ START_TEST(a_page_may_grow_while_its_copy_is_under_way)
 }
 END_TEST
 
+START_TEST(a_late_copy_of_the_shorter_page_is_not_taken_for_the_longer_one)
+{
+    struct cw_world *w = world(0, 60, 60);
+    uint32_t n;
+
+    cw_request(w, w->space, "a100");
+    while (cw_begin_write_back(w))
+        ;
+    n = w->n_moves;
+    cw_request(w, w->space, "a100 b10");
+    while (cw_begin_write_back(w))
+        ;
+    ck_assert_uint_gt(w->n_moves, n);
+    /* Those of the shorter page arrive, that of the longer one fails. */
+    while (n > 0)
+        cw_end_move(w, --n, true);
+    cw_check(w);
+    cw_end_moves(w, false);
+    cw_check(w);
+    while (cw_shed(w, 1, NULL) > 0)
+        cw_end_moves(w, true);
+    ck_assert_uint_eq(cw_mount(w, w->space, "a100 b10 z1"), cw_pos(w, w->space, "a100 b10 z1"));
+    cw_free(w);
+}
+END_TEST
+
 START_TEST(a_page_may_grow_while_it_is_loaded)
 {
     struct cw_world *w = world(_i, 60, 60);
@@ -478,6 +504,7 @@ int main(void)
     tcase_add_loop_test(t, an_exchange_that_fits_one_only_keeps_the_pinned_source, 0, 2);
     tcase_add_loop_test(t, a_failed_write_back_loses_nothing, 0, 2);
     tcase_add_loop_test(t, a_page_may_grow_while_its_copy_is_under_way, 0, 2);
+    tcase_add_test(t, a_late_copy_of_the_shorter_page_is_not_taken_for_the_longer_one);
     tcase_add_loop_test(t, a_page_may_grow_while_it_is_loaded, 0, 2);
     tcase_add_loop_test(t, a_partial_page_leaves_the_process_with_zeros_behind_it, 0, 2);
     suite_add_tcase(s, t);
