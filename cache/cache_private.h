@@ -109,7 +109,8 @@ struct cache_node {
     bool aside;          /* out of the heaps while victims are looked for */
     bool dead;           /* out of the tree; freed with the last user and move */
     bool superseded;
-    bool leaving;   /* vram is to be let go of when the copy to ram is done */
+    uint32_t
+        leaving;    /* units of vram that are let go of when the copy to ram is done; 0: it stays */
     bool queued;    /* waits for a copy to ram */
     bool starved;   /* would, but there was no room */
     bool refused;   /* ram could not hold the path that it is of even alone; it was told */
@@ -168,6 +169,7 @@ struct cache {
     } * vram_holders;           /* owned, [vram_units] */
     uint32_t held[CACHE_TIERS]; /* units with a reference of ours, each once */
     uint32_t n_coming[CACHE_TIERS];
+    uint32_t n_leaving;      /* units of vram that go when copies to ram are done */
     uint64_t n_check_copies; /* copies of checkpoints, in all tiers */
     uint32_t idle_vram; /* units of the pages, and their checkpoints, that nobody's path is on */
 
@@ -259,6 +261,10 @@ bool mark_is_passed(const struct cache *c, const struct mark *m, const int32_t *
 struct cache_node *path_graft(struct cache *c, struct cache_space *s, struct cache_node *n,
                               uint32_t n_tokens);
 
+/* --- grow.c --- */
+/* Whether something ends, or goes on from, just there; on whatever sibling it is noted. */
+bool check_is_marked(const struct cache *c, const struct cache_checkpoint *k);
+
 /* --- entries.c --- */
 struct cache_entry_object *entry_new(struct cache *c, struct cache_space *s, bool is_root);
 struct cache_entry_object *entry_find(const struct cache *c, uint64_t id);
@@ -331,6 +337,7 @@ void ram_drop(struct cache *c, uint32_t unit);
 /* A copy of a page or checkpoint goes; its units are let go of. */
 void node_drop_copy(struct cache *c, struct cache_node *n, enum cache_tier t);
 void check_drop_copy(struct cache *c, struct cache_checkpoint *k, enum cache_tier t);
+void node_set_leaving(struct cache *c, struct cache_node *n, bool leaving);
 /* Everything of `n` that is in `t` only there. */
 bool node_is_mirrored(const struct cache *c, const struct cache_node *n, enum cache_tier t);
 /* All of `n` that is in `t` leaves it; what is nowhere else must have been checked before. */

@@ -120,10 +120,11 @@ static bool hunt_put_aside(struct hunt *h, struct cache_node *n)
 
 static void hunt_end(struct hunt *h)
 {
-    for (uint32_t i = 0; i < h->n_aside; i++) {
-        h->aside[i]->aside = false;
-        node_changed(h->c, h->aside[i]);
-    }
+    for (uint32_t i = 0; i < h->n_aside; i++)
+        if (h->aside[i]) {
+            h->aside[i]->aside = false;
+            node_changed(h->c, h->aside[i]);
+        }
 }
 
 static bool may_give(const struct hunt *h, const struct cache_space *s)
@@ -233,6 +234,11 @@ bool ram_make_room(struct cache *c, struct cache_space *s, uint32_t n, struct va
         struct value worth;
         struct cache_node *x = hunt_next(&h, &worth);
 
+        /* Those over their share have nothing to give: then by value alone. */
+        if (!x && h.share.over_only) {
+            h.share = (struct share){0};
+            continue;
+        }
         if (!x || worth.cls == CLASS_ROOT || (!h.share.over_only && !value_less(worth, v)))
             ok = false;
         else if (node_is_mirrored(c, x, CACHE_RAM))
@@ -285,7 +291,7 @@ bool node_demote(struct cache *c, struct cache_node *n)
     queue_forget(c, n);
     if (!node_start_write_back(c, n))
         return false;
-    n->leaving = true;
+    node_set_leaving(c, n, true);
     return true;
 }
 
@@ -294,32 +300,84 @@ bool node_demote(struct cache *c, struct cache_node *n)
 static void demote_above(struct cache *c, struct cache_node *n, uint32_t want)
 {
     for (n = n->parent; n->parent && n->n_kids == 1 && n->users == 0 && n->n_moves == 0 &&
-                        !n->leaving && !n->marks && c->n_coming[CACHE_RAM] < want;
+                        !n->leaving && !n->marks && c->n_leaving < want;
          n = n->parent)
         if (!node_is_mirrored(c, n, CACHE_VRAM) && !node_demote(c, n))
             return;
 }
 
+static bool has_pinned_root(const struct cache_node *n)
+{
+    bool pinned;
+
+    (void)root_offset(n, &pinned);
+    for (uint32_t i = 0; !pinned && i < n->n_kids; i++)
+        pinned = has_pinned_root(node_kid(n, i));
+    return pinned;
+}
+
+static void forget_below(struct cache *c, struct cache_node *n)
+{
+    while (n->n_kids > 0)
+        forget_below(c, node_kid(n, n->n_kids - 1));
+    node_remove(c, n, c->why);
+}
+
+/*
+ * A page that cannot be copied, because ram has no room, nor be forgotten, because what hangs on it
+ * needs it: first its checkpoints that nothing goes on from, else all of it, unless an operator's
+ * pin is in there.  Requests come before what is kept.
+ */
+static void force_out(struct cache *c, struct hunt *h, uint32_t i)
+{
+    struct cache_node *n = h->aside[i];
+    const uint32_t held = c->held[CACHE_VRAM];
+
+    if (!n)
+        return;
+    for (uint32_t k = n->n_checks; k-- > 0;) {
+        struct cache_checkpoint *x = n->checks[k];
+
+        if (x->home == n && x->state[CACHE_RAM] != COPY_VALID && x->pins == 0 &&
+            !check_is_marked(c, x))
+            check_detach(c, x);
+    }
+    if (c->held[CACHE_VRAM] < held || has_pinned_root(n))
+        return;
+    /* Others that were put aside may lie below. */
+    for (uint32_t k = 0; k < h->n_aside; k++)
+        for (struct cache_node *x = h->aside[k]; x; x = x->parent)
+            if (x == n) {
+                h->aside[k]->aside = false;
+                h->aside[k] = NULL;
+                break;
+            }
+    forget_below(c, n);
+}
+
 uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_coming)
 {
     struct hunt h;
-    uint32_t coming = c->n_coming[CACHE_RAM];
     const uint32_t held = c->held[CACHE_VRAM];
+    uint32_t freed;
 
     (void)now;
     hunt_begin(&h, c, NULL, n, CACHE_VRAM);
     /* What is being copied to leave counts: it was asked for before. */
-    while (held - c->held[CACHE_VRAM] + coming < n) {
+    while (held - c->held[CACHE_VRAM] + c->n_leaving < n) {
         struct value worth;
         struct cache_node *x = hunt_next(&h, &worth);
 
+        if (!x && h.share.over_only) {
+            h.share = (struct share){0};
+            continue;
+        }
         if (!x)
             break;
         if (node_is_mirrored(c, x, CACHE_VRAM) && worth.cls != CLASS_USELESS) {
             node_leave_vram(c, x, CACHE_WHY_SPACE);
         } else if (worth.cls != CLASS_USELESS && node_demote(c, x)) {
             demote_above(c, x, n - (held - c->held[CACHE_VRAM]));
-            coming = c->n_coming[CACHE_RAM];
         } else if (may_forget(x) && (worth.cls == CLASS_USELESS || c->n_moves == 0)) {
             /* With copies under way ram may have room in a moment: nothing is lost before. */
             forget_page(c, x);
@@ -329,9 +387,15 @@ uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_com
             break;
         }
     }
+    for (uint32_t i = 0; i < h.n_aside && c->n_moves == 0 && held - c->held[CACHE_VRAM] < n; i++)
+        force_out(c, &h, i);
+    freed = held - c->held[CACHE_VRAM];
+    *ret_coming = c->n_leaving;
+    /* Copies for comfort may make room for what could not leave now. */
+    if (freed == 0 && *ret_coming == 0 && h.n_aside > 0)
+        *ret_coming = c->n_coming[CACHE_RAM] + c->n_coming[CACHE_VRAM];
     hunt_end(&h);
-    *ret_coming = c->n_coming[CACHE_RAM];
-    return held - c->held[CACHE_VRAM];
+    return freed;
 }
 
 uint32_t cache_idle_vram(const struct cache *c)

@@ -333,6 +333,7 @@ int cache_pin(struct cache *c, struct cache_space *s, const struct cache_match *
         n->last_use = now;
         n->hits++;
         n->refused = false;
+        node_set_leaving(c, n, false);
         if (n != ret->m.node)
             n->superseded = false;
         /* What ends on the way is of use too. */
@@ -345,8 +346,13 @@ int cache_pin(struct cache *c, struct cache_space *s, const struct cache_match *
 
     path_hold(c, ret->m.node);
     if (ret->m.checkpoint) {
+        struct cache_node *was = ret->m.checkpoint->home;
+
+        /* At home where it is held, so that it does not count as idle. */
         ret->m.checkpoint->pins++;
-        node_changed(c, ret->m.checkpoint->home);
+        check_rehome(c, ret->m.checkpoint, ret->m.node);
+        node_changed(c, was);
+        node_changed(c, ret->m.node);
     }
     ret->held = true;
     return 0;

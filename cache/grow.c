@@ -304,8 +304,7 @@ void cache_abandon_conversation(struct cache *c, uint64_t id, uint64_t now)
         evict_to_limits(c, CACHE_WHY_SPACE);
 }
 
-/* Whether something ends, or goes on from, just there; on whatever sibling it is noted. */
-static bool is_marked(const struct cache *c, const struct cache_checkpoint *k)
+bool check_is_marked(const struct cache *c, const struct cache_checkpoint *k)
 {
     for (uint32_t i = 0; i < c->n_entries; i++)
         for (int kind = 0; kind < MARK_KINDS; kind++) {
@@ -344,7 +343,7 @@ static struct cache_checkpoint *least_missed(const struct cache *c, struct cache
             if (pos > end_pos)
                 continue;
             if (at && behind && behind->pos - pos < least && !(at->kinds & CACHE_AT_ROOT) &&
-                at->pins == 0 && !is_marked(c, at)) {
+                at->pins == 0 && !check_is_marked(c, at)) {
                 least = behind->pos - pos;
                 worst = at;
             }

@@ -141,6 +141,13 @@ static enum cache_tier other_tier(enum cache_tier t)
     return t == CACHE_VRAM ? CACHE_RAM : CACHE_VRAM;
 }
 
+void node_set_leaving(struct cache *c, struct cache_node *n, bool leaving)
+{
+    c->n_leaving -= n->leaving;
+    n->leaving = leaving ? n->counted[CACHE_VRAM] : 0;
+    c->n_leaving += n->leaving;
+}
+
 bool node_is_mirrored(const struct cache *c, const struct cache_node *n, enum cache_tier t)
 {
     const enum cache_tier other = other_tier(t);

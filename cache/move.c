@@ -346,7 +346,7 @@ static void page_done(struct cache *c, struct cache_move *m, enum cache_tier to,
                 node_drop_copy(c, n, to);
         }
         if (to == CACHE_RAM && !ok)
-            n->leaving = false;
+            node_set_leaving(c, n, false);
         node_changed(c, n);
     }
     /* What cannot be read from ram is worth nothing, nor is what hangs on it. */
@@ -369,7 +369,7 @@ static void check_done(struct cache *c, struct cache_move *m, enum cache_tier to
     }
     if (k->home) {
         if (to == CACHE_RAM && !ok)
-            k->home->leaving = false;
+            node_set_leaving(c, k->home, false);
         node_changed(c, k->home);
         if (to == CACHE_VRAM && !ok) {
             entries_lose(c, k, CACHE_WHY_FAILED);
@@ -418,7 +418,7 @@ void cache_move_done(struct cache *c, struct cache_move *m, bool ok, uint64_t no
     else
         check_done(c, m, to, ok);
     if (n && n->leaving && n->users == 0 && node_is_mirrored(c, n, CACHE_VRAM)) {
-        n->leaving = false;
+        node_set_leaving(c, n, false);
         node_leave_vram(c, n, CACHE_WHY_SPACE);
     }
     free(m);

@@ -416,7 +416,8 @@ static void node_grow(struct cache *c, struct cache_node *n, const int32_t *toke
     for (int t = 0; t < CACHE_TIERS; t++)
         node_drop_copy(c, n, (enum cache_tier)t);
     n->generation++;
-    n->superseded = n->leaving = false;
+    n->superseded = false;
+    node_set_leaving(c, n, false);
     memcpy(n->tokens + n->n_tokens, tokens + n->n_tokens, (len - n->n_tokens) * sizeof *tokens);
     n->n_tokens = len;
 }
@@ -471,6 +472,7 @@ static void node_unlink(struct cache *c, struct cache_node *n)
     struct cache_node *parent = n->parent;
 
     queue_forget(c, n);
+    node_set_leaving(c, n, false);
     for (int t = 0; t < CACHE_TIERS; t++)
         node_drop_copy(c, n, (enum cache_tier)t);
     node_changed(c, n); /* out of the sums and heaps while it can still reach its parent */
@@ -502,7 +504,8 @@ void node_trim(struct cache *c, struct cache_node *n, uint32_t k)
     checks_leave(c, n, k);
     n->n_tokens = k;
     n->generation++;
-    n->superseded = n->leaving = false;
+    n->superseded = false;
+    node_set_leaving(c, n, false);
     /*
      * Rows behind k must be zero in ram.  While there is the copy in vram it is made anew, else the
      * rest stays until the page grows or leaves: nobody reads it.
