@@ -315,6 +315,26 @@ static int submit_copy(struct sched *s, struct slot *slot)
     return 0;
 }
 
+/*
+ * Everybody waits for pages, and nobody has any on the way: the mounts hold each other's.  The
+ * youngest of them has to give way, so that the others get on.
+ */
+static bool has_to_give_way(const struct sched *s, const struct slot *slot)
+{
+    if (!moves_idle(s) || s->n_coming > 0)
+        return false;
+    for (uint32_t i = 0; i < s->o.parallel; i++) {
+        const struct slot *other = &s->slots[i];
+
+        if (other->state == SLOT_FREE || other->state == SLOT_LOST)
+            continue;
+        if (other->state != SLOT_LOADING || other->n_jobs > 0 ||
+            other->run->order > slot->run->order)
+            return false;
+    }
+    return true;
+}
+
 /* Begins what loads it can; false when nothing is under way and nothing can be begun. */
 static bool load_more(struct sched *s, struct slot *slot)
 {
@@ -336,7 +356,7 @@ static bool load_more(struct sched *s, struct slot *slot)
     free(units);
     if (moves)
         moves_load(s, slot, moves);
-    return used > 0 || slot->n_loads > 0 || s->n_loads > 0 || s->n_coming > 0 || slots_busy(s) > 1;
+    return used > 0 || !has_to_give_way(s, slot);
 }
 
 void mount_advance(struct sched *s, struct slot *slot)
@@ -368,10 +388,14 @@ void mount_advance(struct sched *s, struct slot *slot)
     }
     rc = submit_copy(s, slot);
     /* Not even one page, and nobody who will give one back: the source itself has to give way. */
-    if (rc == -ENOSPC && slots_busy(s) == 1 && s->n_coming == 0)
-        read_from_0(s, slot, WHY_NO_ROOM);
-    else if (rc < 0 && rc != -ENOSPC)
+    if (rc == -ENOSPC && has_to_give_way(s, slot)) {
+        if (slots_busy(s) == 1)
+            read_from_0(s, slot, WHY_NO_ROOM);
+        else
+            run_restart(s, run);
+    } else if (rc < 0 && rc != -ENOSPC) {
         read_from_0(s, slot, WHY_LOAD_FAILED);
+    }
 }
 
 static void copy_drop(struct sched *s, struct slot *slot)
