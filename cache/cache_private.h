@@ -261,6 +261,9 @@ bool mark_is_passed(const struct cache *c, const struct mark *m, const int32_t *
 struct cache_node *path_graft(struct cache *c, struct cache_space *s, struct cache_node *n,
                               uint32_t n_tokens);
 
+/* What a pinned root's pages and their twins in the shared space have copies of, both have. */
+void roots_share_copies(struct cache *c);
+
 /* --- grow.c --- */
 /* Whether something ends, or goes on from, just there; on whatever sibling it is noted. */
 bool check_is_marked(const struct cache *c, const struct cache_checkpoint *k);

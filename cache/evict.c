@@ -355,21 +355,18 @@ static void force_out(struct cache *c, struct hunt *h, uint32_t i)
     forget_below(c, n);
 }
 
-uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_coming)
+/* Lets go of vram until n units are free or on their way, cheapest first. */
+static void shed(struct hunt *h, uint32_t held, uint32_t n)
 {
-    struct hunt h;
-    const uint32_t held = c->held[CACHE_VRAM];
-    uint32_t freed;
+    struct cache *c = h->c;
 
-    (void)now;
-    hunt_begin(&h, c, NULL, n, CACHE_VRAM);
     /* What is being copied to leave counts: it was asked for before. */
     while (held - c->held[CACHE_VRAM] + c->n_leaving < n) {
         struct value worth;
-        struct cache_node *x = hunt_next(&h, &worth);
+        struct cache_node *x = hunt_next(h, &worth);
 
-        if (!x && h.share.over_only) {
-            h.share = (struct share){0};
+        if (!x && h->share.over_only) {
+            h->share = (struct share){0};
             continue;
         }
         if (!x)
@@ -383,18 +380,36 @@ uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_com
             forget_page(c, x);
         } else if (node_is_mirrored(c, x, CACHE_VRAM)) {
             node_leave_vram(c, x, CACHE_WHY_SPACE);
-        } else if (!hunt_put_aside(&h, x)) {
+        } else if (!hunt_put_aside(h, x)) {
             break;
         }
     }
-    for (uint32_t i = 0; i < h.n_aside && c->n_moves == 0 && held - c->held[CACHE_VRAM] < n; i++)
-        force_out(c, &h, i);
+}
+
+uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_coming)
+{
+    const uint32_t held = c->held[CACHE_VRAM];
+    uint32_t freed;
+
+    (void)now;
+    for (int pass = 0; pass < 2; pass++) {
+        struct hunt h;
+
+        hunt_begin(&h, c, NULL, n, CACHE_VRAM);
+        shed(&h, held, n);
+        for (uint32_t i = 0; pass > 0 && i < h.n_aside && c->n_moves == 0; i++)
+            if (held - c->held[CACHE_VRAM] < n)
+                force_out(c, &h, i);
+        hunt_end(&h);
+        if (held - c->held[CACHE_VRAM] + c->n_leaving >= n)
+            break;
+        roots_share_copies(c);
+    }
     freed = held - c->held[CACHE_VRAM];
     *ret_coming = c->n_leaving;
-    /* Copies for comfort may make room for what could not leave now. */
-    if (freed == 0 && *ret_coming == 0 && h.n_aside > 0)
+    /* What is idle and being copied can leave then, or the copies make room for it. */
+    if (freed == 0 && *ret_coming == 0 && c->idle_vram > 0)
         *ret_coming = c->n_coming[CACHE_RAM] + c->n_coming[CACHE_VRAM];
-    hunt_end(&h);
     return freed;
 }
 

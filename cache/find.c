@@ -253,8 +253,30 @@ static void graft_copies(struct cache *c, struct cache_node *to, struct cache_no
     }
 }
 
+static void check_graft_copies(struct cache *c, struct cache_checkpoint *to,
+                               const struct cache_checkpoint *from)
+{
+    for (int i = 0; i < CACHE_TIERS; i++) {
+        const enum cache_tier t = (enum cache_tier)i;
+        const size_t first = (size_t)t * c->o.checkpoint_units;
+
+        if (to->state[t] != COPY_NONE || from->state[t] != COPY_VALID)
+            continue;
+        to->state[t] = COPY_VALID;
+        c->n_check_copies++;
+        for (size_t u = first; u < first + c->o.checkpoint_units; u++) {
+            to->units[u] = from->units[u];
+            if (t == CACHE_VRAM)
+                vram_hold(c, to->units[u], to->home->users > 0);
+            else
+                ram_ref(c, to->units[u]);
+        }
+    }
+    node_changed(c, to->home);
+}
+
 /* The checkpoint of another space's page, as one of ours on the same units. */
-static int graft_check(struct cache *c, struct cache_node *to, struct cache_checkpoint *from)
+static int graft_check(struct cache *c, struct cache_node *to, const struct cache_checkpoint *from)
 {
     struct cache_checkpoint *k;
     int r;
@@ -269,22 +291,7 @@ static int graft_check(struct cache *c, struct cache_node *to, struct cache_chec
         check_reap(c, k);
         return r;
     }
-    memcpy(k->units, from->units, sizeof(uint32_t) * CACHE_TIERS * c->o.checkpoint_units);
-    for (int t = 0; t < CACHE_TIERS; t++) {
-        k->state[t] = from->state[t] == COPY_VALID ? COPY_VALID : COPY_NONE;
-        c->n_check_copies += k->state[t] == COPY_VALID;
-        for (uint32_t i = 0; i < c->o.checkpoint_units; i++) {
-            uint32_t *unit = &k->units[(size_t)t * c->o.checkpoint_units + i];
-
-            if (k->state[t] == COPY_NONE)
-                *unit = CACHE_NO_UNIT;
-            else if (t == CACHE_VRAM)
-                vram_hold(c, *unit, k->home->users > 0);
-            else
-                ram_ref(c, *unit);
-        }
-    }
-    node_changed(c, k->home);
+    check_graft_copies(c, k, from);
     return 0;
 }
 
@@ -311,6 +318,36 @@ struct cache_node *path_graft(struct cache *c, struct cache_space *s, struct cac
             return NULL;
     node_changed(c, x);
     return x;
+}
+
+/* A copy that `from` has and `to`, which has the same tokens or fewer, lacks: by reference. */
+static void share_copies(struct cache *c, struct cache_node *to, struct cache_node *from)
+{
+    if (from->n_tokens < to->n_tokens ||
+        tokens_common(from->tokens, to->tokens, to->n_tokens) < to->n_tokens)
+        return;
+    graft_copies(c, to, from);
+    for (uint32_t i = 0; i < to->n_checks; i++) {
+        struct cache_checkpoint *k = check_at(from, to->checks[i]->pos);
+
+        if (k)
+            check_graft_copies(c, to->checks[i], k);
+    }
+    node_changed(c, to);
+}
+
+void roots_share_copies(struct cache *c)
+{
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        struct cache_entry_object *e = c->entries[i], *twin = e->is_root && e->is_pinned
+                                                                  ? entry_find(c, e->twin)
+                                                                  : NULL;
+        struct cache_node *a = twin ? entry_end(e)->node : NULL,
+                          *b = twin ? entry_end(twin)->node : NULL;
+
+        for (; a && b && a->parent && b->parent; a = a->parent, b = b->parent)
+            share_copies(c, a, b);
+    }
 }
 
 int cache_pin(struct cache *c, struct cache_space *s, const struct cache_match *m, uint64_t now,
