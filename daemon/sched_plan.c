@@ -131,13 +131,9 @@ static struct run *find_victim(const struct sched *s, const struct run *run, boo
     return found;
 }
 
-/*
- * Pages that stay free while several run: one of them may have to be parked when there is no other
- * page, and it goes on from its own pages only with a checkpoint at its end.
- */
 static uint32_t reserve(const struct sched *s)
 {
-    return slots_busy(s) > 1 && s->n_units >= 16 * s->checkpoint_units ? s->checkpoint_units : 0;
+    return pages_reserved(s, slots_busy(s));
 }
 
 static bool steps_in_flight(const struct sched *s)

@@ -202,6 +202,11 @@ static inline bool is_reading(const struct run *run)
 void queue_insert(struct sched *s, struct run *run);
 /* Gives free slots to the queue's oldest while they fit. */
 void slots_admit(struct sched *s);
+/*
+ * Pages that stay free while n_busy run: one of them may have to be parked when there is no other
+ * page, and it goes on from its own pages only with a checkpoint at its end.
+ */
+uint32_t pages_reserved(const struct sched *s, uint32_t n_busy);
 /* Most pages `run` needs to be admitted. */
 uint32_t run_pages_to_start(const struct run *run);
 /* The end of a run, wherever it is; words and `error` for FINISH_ERROR only.  Harmless when

@@ -80,6 +80,11 @@ int pages_take(struct sched *s, uint32_t n, uint32_t *ret)
     return units_take(engine_units(s->engine), n, ret);
 }
 
+uint32_t pages_reserved(const struct sched *s, uint32_t n_busy)
+{
+    return n_busy > 1 && s->n_units >= 16 * s->checkpoint_units ? s->checkpoint_units : 0;
+}
+
 uint32_t slots_pages_returning(const struct sched *s)
 {
     uint32_t n = 0;
@@ -231,7 +236,7 @@ void slots_admit(struct sched *s)
         /* First come, first served: nobody passes the oldest.  With nobody left to wait for it may
          * try its luck. */
         need = run_units_to_start(s, run, &f, &avail);
-        if (n_busy > 0 && need + pages_promised(s) > avail)
+        if (n_busy > 0 && need + pages_promised(s) + pages_reserved(s, n_busy + 1) > avail)
             return;
 
         slot = find_free_slot(s, f.best.continues ? f.best.conversation : 0);
