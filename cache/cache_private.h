@@ -299,6 +299,8 @@ double entry_key(const struct cache *c, const struct cache_entry_object *e);
 /* --- value.c --- */
 /* Its copies, users, children or marks have changed: heaps and sums follow. */
 void node_changed(struct cache *c, struct cache_node *n);
+/* A copy of it, or of a checkpoint that it is home of, is under way. */
+bool node_is_moving(const struct cache_node *n);
 struct value node_value(const struct cache *c, const struct cache_node *n, enum cache_tier t);
 bool value_less(struct value a, struct value b);
 void heap_remove(struct cache *c, struct cache_node *n, enum cache_tier t);
@@ -307,6 +309,8 @@ void heap_remove(struct cache *c, struct cache_node *n, enum cache_tier t);
 bool ram_make_room(struct cache *c, struct cache_space *s, uint32_t n, struct value v);
 /* For the rest of a page, which itself stays. */
 bool ram_make_room_for(struct cache *c, struct cache_node *n, uint32_t need, struct value v);
+/* A page that nobody is on, and all below it, out of every tier. */
+void subtree_forget(struct cache *c, struct cache_node *n, enum cache_why why);
 /* `why` SPACE: something was added; LIMITS: they were lowered. */
 void evict_to_limits(struct cache *c, enum cache_why why);
 /* Begins a copy to ram of a page that is to leave vram; false when ram cannot have it. */

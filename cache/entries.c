@@ -147,10 +147,36 @@ void entry_endless(struct cache *c, struct cache_entry_object *e)
     entry_free(c, e);
 }
 
+/* Nobody's but a superseded tail's. */
+static bool is_useless(const struct cache_node *n)
+{
+    bool useless = n->superseded && n->users == 0;
+
+    for (uint32_t i = 0; useless && i < n->n_kids; i++)
+        useless = is_useless(node_kid(n, i));
+    return useless;
+}
+
+static uint32_t useful_kids(const struct cache_node *n)
+{
+    uint32_t useful = 0;
+
+    for (uint32_t i = 0; i < n->n_kids; i++)
+        useful += !is_useless(node_kid(n, i));
+    return useful;
+}
+
+static void drop_superseded(struct cache *c, struct cache_node *n)
+{
+    for (uint32_t i = n->n_kids; i-- > 0;)
+        if (is_useless(node_kid(n, i)))
+            subtree_forget(c, node_kid(n, i), CACHE_WHY_SUPERSEDED);
+}
+
 /* Whether anything but `e` needs this page as it is. */
 static bool is_own(const struct cache_entry_object *e, const struct cache_node *n, uint32_t kids)
 {
-    return n->parent && n->n_kids == kids && node_last_mark(n, e) == 0;
+    return n->parent && useful_kids(n) == kids && node_last_mark(n, e) == 0;
 }
 
 struct cache_node *entry_own(const struct cache_entry_object *e, struct cache_node *n)
@@ -167,10 +193,11 @@ static uint64_t prune(struct cache *c, struct cache_node *n, enum cache_why why)
 {
     uint64_t units = 0;
 
-    while (n->parent && !n->dead && n->n_kids == 0 && n->users == 0) {
+    while (n->parent && !n->dead && useful_kids(n) == 0 && n->users == 0) {
         struct cache_node *parent = n->parent;
         const uint32_t keep = node_last_mark(n, NULL);
 
+        drop_superseded(c, n);
         if (keep >= n->n_tokens)
             break;
         units += n->counted[CACHE_VRAM] + n->counted[CACHE_RAM];
@@ -317,6 +344,7 @@ static bool evict_vram(struct cache *c, struct cache_entry_object *e)
     bool any = false;
 
     for (struct cache_node *n = entry_own(e, NULL), *above; n && n->users == 0; n = above) {
+        drop_superseded(c, n);
         above = entry_own(e, n);
         if (n->counted[CACHE_VRAM] == 0)
             continue;

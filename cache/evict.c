@@ -316,11 +316,11 @@ static bool has_pinned_root(const struct cache_node *n)
     return pinned;
 }
 
-static void forget_below(struct cache *c, struct cache_node *n)
+void subtree_forget(struct cache *c, struct cache_node *n, enum cache_why why)
 {
     while (n->n_kids > 0)
-        forget_below(c, node_kid(n, n->n_kids - 1));
-    node_remove(c, n, c->why);
+        subtree_forget(c, node_kid(n, n->n_kids - 1), why);
+    node_remove(c, n, why);
 }
 
 /*
@@ -352,7 +352,7 @@ static void force_out(struct cache *c, struct hunt *h, uint32_t i)
                 h->aside[k] = NULL;
                 break;
             }
-    forget_below(c, n);
+    subtree_forget(c, n, c->why);
 }
 
 /* Lets go of vram until n units are free or on their way, cheapest first. */

@@ -16,6 +16,7 @@ void cache_cursor_init(struct cache *c, struct cache_space *s, const struct cach
     if (p && p->held)
         n = p->m.pos % CACHE_PAGE == 0 ? p->m.node : p->m.node->parent;
     s->refs++;
+    n->superseded = false;
     *ret = (struct cache_cursor){s, n, n->parent ? n->depth + 1 : 0};
     path_hold(c, n);
 }

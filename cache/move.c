@@ -385,6 +385,7 @@ void cache_move_done(struct cache *c, struct cache_move *m, bool ok, uint64_t no
     const enum cache_tier to = m->load ? CACHE_VRAM : CACHE_RAM;
     const uint64_t bytes = m->n_units * c->o.unit_bytes;
     struct cache_node *n = m->node ? m->node : m->checkpoint->home;
+    bool leaving;
 
     (void)now;
     if (!ok) {
@@ -413,13 +414,13 @@ void cache_move_done(struct cache *c, struct cache_move *m, bool ok, uint64_t no
     /* What failed may take the page with it; only a copy to ram lets one leave. */
     if (n && (n->dead || m->load || !ok))
         n = NULL;
+    leaving = n && n->leaving;
     if (m->node)
         page_done(c, m, to, ok);
     else
         check_done(c, m, to, ok);
-    if (n && n->leaving && n->users == 0 && node_is_mirrored(c, n, CACHE_VRAM)) {
-        node_set_leaving(c, n, false);
+    /* Unless somebody came back to it, or part of it could not be copied. */
+    if (leaving && n->users == 0 && !node_is_moving(n) && node_is_mirrored(c, n, CACHE_VRAM))
         node_leave_vram(c, n, CACHE_WHY_SPACE);
-    }
     free(m);
 }

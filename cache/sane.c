@@ -16,7 +16,7 @@ struct walk {
     uint64_t n_pages, n_checkpoints;
     struct holders *holders; /* [vram units], counted */
     int in_heap[CACHE_TIERS];
-    uint32_t n_queued;
+    uint32_t n_queued, n_leaving;
 };
 
 #define CHECK(cond, ...)                                                                           \
@@ -148,6 +148,9 @@ static bool check_page(struct walk *w, const struct cache_node *n)
     CHECK(!n->dead && !n->aside, "a dead page is in the tree");
     w->n_pages++;
     w->n_queued += n->queued || n->starved;
+    w->n_leaving += n->leaving;
+    CHECK(n->leaving == 0 || node_is_moving(n), "page %u leaves, and nothing of it is copied",
+          n->depth);
     CHECK(n->copy[CACHE_VRAM].state == COPY_VALID || n->copy[CACHE_RAM].state == COPY_VALID,
           "page %u is nowhere", n->depth);
     for (int t = 0; t < CACHE_TIERS; t++)
@@ -295,6 +298,7 @@ static bool walk_all(struct walk *w)
     }
     CHECK(w->n_pages == c->n_pages, "%llu pages, %llu counted", (unsigned long long)c->n_pages,
           (unsigned long long)w->n_pages);
+    CHECK(w->n_leaving == c->n_leaving, "%u units leave, %u counted", c->n_leaving, w->n_leaving);
     return check_moves(w) && check_ledgers(w) && check_entries(w) && check_queues(w);
 }
 

@@ -191,21 +191,23 @@ static void subtree_count(struct cache *c, struct cache_node *n, enum cache_tier
     }
 }
 
-static bool may_leave(const struct cache_node *n, enum cache_tier t)
+bool node_is_moving(const struct cache_node *n)
 {
-    return !n->dead && !n->aside && n->users == 0 && n->n_moves == 0 && n->counted[t] > 0 &&
-           n->subtree[t] == 1;
-}
-
-/* Or is pinned, maybe by a match on a sibling of its home. */
-static bool checks_move(const struct cache_node *n)
-{
+    if (n->n_moves > 0)
+        return true;
     for (uint32_t i = 0; i < n->n_checks; i++)
         if (n->checks[i]->home == n && (n->checks[i]->n_moves > 0 || n->checks[i]->pins > 0))
             return true;
     return false;
 }
 
+static bool may_leave(const struct cache_node *n, enum cache_tier t)
+{
+    return !n->dead && !n->aside && n->users == 0 && !node_is_moving(n) && n->counted[t] > 0 &&
+           n->subtree[t] == 1;
+}
+
+/* Or is pinned, maybe by a match on a sibling of its home. */
 void node_changed(struct cache *c, struct cache_node *n)
 {
     if (!n->parent)
@@ -219,10 +221,12 @@ void node_changed(struct cache *c, struct cache_node *n)
         if ((was > 0) != (is > 0))
             subtree_count(c, n, t, is > 0);
     }
+    if (n->leaving && !node_is_moving(n))
+        node_set_leaving(c, n, false);
     for (int i = 0; i < CACHE_TIERS; i++) {
         const enum cache_tier t = (enum cache_tier)i;
 
-        if (may_leave(n, t) && !checks_move(n))
+        if (may_leave(n, t))
             heap_set(c, n, t);
         else
             heap_remove(c, n, t);

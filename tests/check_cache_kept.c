@@ -472,6 +472,18 @@ START_TEST(evict_moves_one_tier_down_and_forget_out_of_all)
     ck_assert_uint_eq(e.n_pages_vram, 0);
     ck_assert_uint_eq(e.n_pages_ram, 2);
     ck_assert_uint_eq(cw_mount(w, w->space, "c128 z1"), 128);
+
+    /* A superseded tail that hangs on its path is nobody's: it does not hold the rest. */
+    b = cw_request(w, w->space, "d300| !e100").id;
+    ck_assert_uint_eq(cw_request(w, w->space, "d300| f40| !e10").id, b);
+    ck_assert_uint_eq(cw_stats(w).superseded, 1);
+    cw_settle(w);
+    ck_assert_int_eq(cache_evict(w->cache, b, false, w->now), 0);
+    ck_assert_int_eq(cache_entry(w->cache, b, &e), 0);
+    ck_assert_uint_eq(e.n_pages_vram, 0);
+    ck_assert_uint_eq(e.n_pages_ram, 6);
+    ck_assert_int_eq(cache_evict(w->cache, b, true, w->now), 0);
+    ck_assert_uint_eq(cw_pos(w, w->space, "d300 z1"), 0);
     cw_free(w);
 }
 END_TEST
