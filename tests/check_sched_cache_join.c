@@ -58,6 +58,27 @@ START_TEST(a_new_chat_behind_a_root_reads_only_its_own_and_is_no_hit)
 }
 END_TEST
 
+/* Prompts without the head of an answer: their last message begins where the root ends. */
+START_TEST(a_chat_whose_last_message_is_its_first_is_not_the_next_turn_of_another)
+{
+    struct world_options o = world_cached(_i);
+    struct world *w = world_new(&o);
+    struct text t;
+
+    for (unsigned int k = 0; k < 3; k++) {
+        struct client *c = chat(w, 1, 130, 10 + k, &t);
+
+        c->r->bounds = (struct boundaries){.root = 130, .turn = 130, .query = 130};
+        client_run(c);
+        client_told(c, k == 0 ? told_cold(230)
+                              : (struct told){SOURCE_ROOT, true, false, 130, 100, WHY_LONGEST});
+        ck_assert_uint_eq(world_stats(w).n_parked, k + 1);
+    }
+    ck_assert_uint_eq(world_stats(w).superseded, 0);
+    world_free(w);
+}
+END_TEST
+
 START_TEST(without_roots_the_prefix_is_borrowed)
 {
     struct world_options o = world_cached(_i);
@@ -422,6 +443,8 @@ int main(void)
     int n_failed;
 
     tcase_add_loop_test(tc, a_new_chat_behind_a_root_reads_only_its_own_and_is_no_hit, 0, 2);
+    tcase_add_loop_test(tc, a_chat_whose_last_message_is_its_first_is_not_the_next_turn_of_another,
+                        0, 2);
     tcase_add_loop_test(tc, without_roots_the_prefix_is_borrowed, 0, 2);
     tcase_add_loop_test(tc, two_roots_of_three_system_prompts_lose_the_first, 0, 2);
     tcase_add_loop_test(tc, a_root_below_root_min_is_made_only_when_it_is_asked_for, 0, 2);
