@@ -147,31 +147,6 @@ START_TEST(a_loop_that_is_first_seen_in_its_middle_has_its_query_checkpoint_too)
 }
 END_TEST
 
-/* The loop's first prompt was never seen: nothing but the query checkpoint is at that place. */
-START_TEST(a_tool_loop_that_is_met_in_the_middle_leaves_its_query_checkpoint)
-{
-    struct world_options o = world_cached(1);
-    struct world *w = world_new(&o);
-    struct text loop = {0}, next = {0};
-    struct client *c;
-
-    text_add(&loop, 300, 1);
-    text_add_ids(&next, loop.ids, 300);
-    text_add(&loop, 150, 2);
-    c = client_of(w, &loop, 20);
-    c->r->bounds = (struct boundaries){.turn = 440, .query = 290};
-    client_run(c);
-    client_told(c, told_cold(450));
-    text_add(&next, 60, 3);
-    c = client_of(w, &next, 20);
-    c->r->bounds = (struct boundaries){.turn = 350, .query = 350};
-    client_run(c);
-    client_told(c, (struct told){SOURCE_SLOT, false, false, 290, 70, WHY_LONGEST});
-    ck_assert_uint_eq(world_stats(w).superseded, 1);
-    world_free(w);
-}
-END_TEST
-
 START_TEST(an_edit_leaves_the_old_branch_and_going_back_is_a_hit_of_its_whole_length)
 {
     struct world_options o = world_cached(_i);
