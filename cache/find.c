@@ -409,6 +409,8 @@ void cache_unpin(struct cache *c, struct cache_pin *p)
         check_reap(c, k);
     }
     path_release(c, p->m.node);
+    /* It may have kept one conversation too many. */
+    evict_to_limits(c, CACHE_WHY_SPACE);
 }
 
 bool cache_is_loaded(const struct cache *c, const struct cache_pin *p)

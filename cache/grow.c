@@ -28,6 +28,7 @@ void cache_cursor_done(struct cache *c, struct cache_cursor *u)
     path_release(c, u->node);
     cache_space_unref(c, u->space);
     *u = (struct cache_cursor){0};
+    evict_to_limits(c, CACHE_WHY_SPACE);
 }
 
 bool cache_cursor_is_dead(const struct cache_cursor *u)

@@ -88,6 +88,8 @@ static void turn(struct sched *s)
     for (uint32_t i = 0; i < s->o.parallel; i++)
         if (s->slots[i].state == SLOT_LOADING)
             mount_advance(s, &s->slots[i]);
+    /* Not only when a step can be planned: loads begin, and who reads hears that others wait. */
+    slots_admit(s);
     steps_submit(s);
     moves_pump(s);
     tell_observers(s);

@@ -231,7 +231,7 @@ START_TEST(a_prefix_that_is_being_read_is_waited_for)
     x = b->r->decision;
     ck_assert_uint_eq(x->joined_with, a->r->id);
     /* What was there when it came is not what it waited for. */
-    ck_assert_uint_eq(x->n_joined, _i ? joined : joined - 192);
+    ck_assert_uint_eq(x->n_joined, _i ? joined : joined - 128);
     ck_assert_uint_eq(world_rows(w), 1009 + 650 - joined + 9);
     /* It does not wait longer than it has to. */
     ck_assert_uint_lt(b->done_at, a->done_at);
