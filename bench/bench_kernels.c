@@ -17,6 +17,7 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/pool.h"
 #include "engine/gguf.h"
+#include "engine/quant.h"
 #include "util/clock.h"
 
 enum { READ_BYTES = 256 << 20, MAX_THREADS = 64 };
@@ -97,28 +98,34 @@ static void product(uint32_t type, uint32_t n_rows, uint32_t n_k, uint32_t n_x, 
     static struct job j;
     char label[64];
     double s, flops = 2.0 * n_rows * n_k * n_x;
-    size_t row = type == TENSOR_Q8_0 ? (size_t)n_k / 32 * 34 : (size_t)n_k * 2;
+    const bool quant = quant_is(type);
+    uint32_t elems, bytes;
+    size_t row;
     uint8_t *w;
     float *x, *y, *xd;
     int8_t *xq;
+    int16_t *xs;
 
-    (void)snprintf(label, sizeof(label), "%s %ux%u %u", type == TENSOR_Q8_0 ? "Q8_0" : "F16",
-                   n_rows, n_k, n_x);
+    (void)snprintf(label, sizeof(label), "%s %ux%u %u", tensor_type_name(type), n_rows, n_k, n_x);
+    if (!tensor_type_block(type, &elems, &bytes) || n_k % elems != 0)
+        return;
     if (part && !strstr(label, part))
         return;
+    row = (size_t)n_k / elems * bytes;
     w = room(row * n_rows);
     x = room((size_t)n_x * n_k * sizeof(float));
     y = room((size_t)n_x * n_rows * sizeof(float));
     xq = room((size_t)n_x * n_k);
     xd = room((size_t)n_x * n_k / 32 * sizeof(float));
+    xs = room((size_t)n_x * n_k / 16 * sizeof(int16_t));
     for (size_t i = 0; i < (size_t)n_x * n_k; i++)
         x[i] = (float)(rand() % 2000 - 1000) * 0.001f;
     for (uint32_t t = 0; t < n_x; t++)
-        k->quantize_q8(x + (size_t)t * n_k, n_k, xq + (size_t)t * n_k, xd + (size_t)t * (n_k / 32));
+        k->quantize_q8(x + (size_t)t * n_k, n_k, xq + (size_t)t * n_k, xd + (size_t)t * (n_k / 32),
+                       xs + (size_t)t * (n_k / 16));
+    /* Whatever the format, a value that is finite as a scale and anything as integers. */
     for (size_t i = 0; i + 2 <= row * n_rows; i += 2) {
-        bool scale = type != TENSOR_Q8_0 || i % 34 == 0;
-        uint16_t h =
-            scale ? float_to_half((float)(rand() % 2000 - 1000) * 0.001f) : (uint16_t)rand();
+        uint16_t h = (uint16_t)(rand() & 0xbbbb);
 
         memcpy(w + i, &h, 2);
     }
@@ -132,6 +139,7 @@ static void product(uint32_t type, uint32_t n_rows, uint32_t n_k, uint32_t n_x, 
                           .xq_ld = n_k,
                           .xd = xd,
                           .xd_ld = n_k / 32,
+                          .xs = xs,
                           .n_x = n_x,
                           .y = y,
                           .y_ld = n_rows};
@@ -140,8 +148,8 @@ static void product(uint32_t type, uint32_t n_rows, uint32_t n_k, uint32_t n_x, 
         j.scratch[i] = room(k->matmul_scratch(n_k));
     s = best(multiply, &j);
     printf("%-20s %7.1f GFLOP/s, %.2f of %s; weights at %6.2f GB/s, %.2f of reading\n", label,
-           flops / s * 1e-9, flops / s / (type == TENSOR_Q8_0 ? top->q8_ops : top->flops),
-           type == TENSOR_Q8_0 ? top->q8_name : "FMA", (double)row * n_rows / s * 1e-9,
+           flops / s * 1e-9, flops / s / (quant ? top->q8_ops : top->flops),
+           quant ? top->q8_name : "FMA", (double)row * n_rows / s * 1e-9,
            (double)row * n_rows / s / reading);
     for (uint32_t i = 0; i < pool_size(pool); i++)
         free(j.scratch[i]);
@@ -150,12 +158,17 @@ static void product(uint32_t type, uint32_t n_rows, uint32_t n_k, uint32_t n_x, 
     free(y);
     free(xq);
     free(xd);
+    free(xs);
 }
 
 int main(int argc, char **argv)
 {
     static const uint32_t shapes[][2] = {{256, 256},  {96, 256},   {256, 96},   {576, 576},
                                          {1536, 576}, {576, 1536}, {49152, 576}};
+    static const uint32_t types[] = {
+        TENSOR_F16,    TENSOR_Q8_0,   TENSOR_Q4_0,  TENSOR_Q4_1,    TENSOR_Q5_0,  TENSOR_Q5_1,
+        TENSOR_IQ4_NL, TENSOR_MXFP4,  TENSOR_Q2_K,  TENSOR_Q3_K,    TENSOR_Q4_K,  TENSOR_Q5_K,
+        TENSOR_Q6_K,   TENSOR_IQ4_XS, TENSOR_IQ3_S, TENSOR_IQ3_XXS, TENSOR_IQ2_XS};
     static const uint32_t n_x[] = {1, 2, 4, 8, 12, 64, 512};
     uint32_t n_threads = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1;
     const char *part = argc > 4 ? argv[4] : NULL;
@@ -176,15 +189,12 @@ int main(int argc, char **argv)
     reading = ceiling_reading(pool, READ_BYTES);
     printf("%s, %u threads: FMA %.1f GFLOP/s, %s %.1f GOP/s, reading %.2f GB/s\n", k->name,
            n_threads, top.flops * 1e-9, top.q8_name, top.q8_ops * 1e-9, reading * 1e-9);
-    for (size_t s = 0; s < 2 * sizeof(shapes) / sizeof(shapes[0]); s++) {
-        const uint32_t *shape = shapes[s / 2];
-
-        /* The output head is never multiplied by many rows. */
-        for (size_t i = 0; i < sizeof(n_x) / sizeof(n_x[0]) && (shape[0] < 4096 || n_x[i] < 64);
-             i++)
-            product(s % 2 ? TENSOR_Q8_0 : TENSOR_F16, shape[0], shape[1], n_x[i], part, &top,
-                    reading);
-    }
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+        for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
+            /* The output head is never multiplied by many rows. */
+            for (size_t i = 0; i < sizeof(n_x) / sizeof(n_x[0]); i++)
+                if (shapes[s][0] < 4096 || n_x[i] < 64)
+                    product(types[t], shapes[s][0], shapes[s][1], n_x[i], part, &top, reading);
     pool_free(pool);
     return EXIT_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include "bench/workload.h"
 
 #include "engine/model.h"
+#include "engine/quant.h"
 
 #include <math.h>
 
@@ -23,7 +24,7 @@ static void add_matrix(struct sum *s, const struct tensor *t, double n_rows)
     if (!t)
         return;
     ops = 2.0 * (double)t->dims[0] * (double)t->dims[1] * n_rows * s->n_steps;
-    if (t->type == TENSOR_Q8_0)
+    if (quant_is(t->type))
         s->need->q8_ops += ops;
     else
         s->need->flops += ops;

@@ -134,7 +134,7 @@ static inline void model_freep(struct model **m)
     model_free(*m);
 }
 
-/* `--check`: every float payload (F16, BF16, F32, and the scales of Q8_0) is finite.  Reads the
+/* `--check`: every float payload (F16, BF16, F32, and the scales of blocks) is finite.  Reads the
  * whole file. */
 int model_scan(const struct model *m, struct err_text *e);
 

@@ -4,6 +4,7 @@
  * request much later, without a hint at the tensor.
  */
 #include "engine/model_internal.h"
+#include "engine/quant.h"
 
 #include "util/err.h"
 
@@ -60,7 +61,7 @@ static bool chunk_u32(const uint8_t *p, uint32_t exp)
     return bad != 0;
 }
 
-/* One value, or the scale of a Q8_0 block, which opens the block. */
+/* One value of the float types. */
 static bool is_bad(uint32_t type, const uint8_t *p)
 {
     if (type == TENSOR_F32)
@@ -75,8 +76,6 @@ static bool is_chunk_bad(uint32_t type, const uint8_t *p)
 {
     if (type == TENSOR_F32)
         return chunk_u32(p, EXP_F32);
-    if (type == TENSOR_Q8_0)
-        return true;
     return chunk_u16(p, type == TENSOR_BF16 ? EXP_BF16 : EXP_F16);
 }
 
@@ -93,12 +92,26 @@ static int fail(const struct scan *s, const struct tensor *t, uint64_t i, const 
                      err_escape(name, sizeof name, t->name.s, t->name.n), i, what);
 }
 
+/* Blocks: their scales alone can be at fault. */
+static int scan_blocks(const struct scan *s, const struct tensor *t)
+{
+    const uint32_t elems = quant_stored_elems(t->type), bytes = quant_stored_bytes(t->type);
+    const uint8_t *p = t->data;
+
+    for (uint64_t i = 0; i < t->n_bytes / bytes; i++)
+        if (!quant_is_finite(t->type, p + i * bytes))
+            return fail(s, t, i * elems, "has a scale that is not finite");
+    return 0;
+}
+
 static int scan_tensor(const struct tensor *t, void *arg)
 {
     const struct scan *s = arg;
     const uint8_t *p = t->data;
     uint32_t elems, step;
 
+    if (quant_is(t->type))
+        return scan_blocks(s, t);
     if (!tensor_type_block(t->type, &elems, &step))
         return 0;
     for (uint64_t at = 0, left; at < t->n_bytes; at += left) {
@@ -110,9 +123,7 @@ static int scan_tensor(const struct tensor *t, void *arg)
         }
         for (uint64_t k = 0; k < left; k += step)
             if (is_bad(t->type, p + at + k))
-                return fail(s, t, (at + k) / step * elems,
-                            t->type == TENSOR_Q8_0 ? "has a scale that is not finite"
-                                                   : "is not finite");
+                return fail(s, t, (at + k) / step * elems, "is not finite");
     }
     return 0;
 }

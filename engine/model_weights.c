@@ -8,6 +8,7 @@
  * change the result.
  */
 #include "engine/model_internal.h"
+#include "engine/quant.h"
 
 #include "util/err.h"
 
@@ -205,11 +206,10 @@ static int check_tensor(const struct loader *l, const struct role *role, const s
         return gguf_fail(l->m->gguf, l->e, ERR_UNSUPPORTED, "tensor \"%s\": type %s, expected F32",
                          name, tensor_type_name(t->type));
     if (t->type != TENSOR_F32 && t->type != TENSOR_F16 && t->type != TENSOR_BF16 &&
-        t->type != TENSOR_Q8_0)
-        return gguf_fail(
-            l->m->gguf, l->e, ERR_UNSUPPORTED,
-            "tensor \"%s\": weights of type %s are not supported; F32, F16, BF16 and Q8_0 are",
-            name, tensor_type_name(t->type));
+        !quant_is(t->type))
+        return gguf_fail(l->m->gguf, l->e, ERR_UNSUPPORTED,
+                         "tensor \"%s\": weights of type %s are not supported", name,
+                         tensor_type_name(t->type));
     return 0;
 }
 

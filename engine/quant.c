@@ -379,14 +379,19 @@ void quant_to_float(uint32_t type, const void *row, uint32_t k, float *y)
     }
 }
 
-int quant_bad_scale(uint32_t type, const void *block)
+uint32_t quant_scale_at(uint32_t type)
 {
-    for (uint32_t b = 0; b < quant_stored_elems(type) / QUANT_BLOCK; b++) {
-        struct quant_block r;
+    return type == TENSOR_Q2_K   ? offsetof(struct quant_q2_k, d)
+           : type == TENSOR_Q3_K ? offsetof(struct quant_q3_k, d)
+           : type == TENSOR_Q6_K ? offsetof(struct quant_q6_k, d)
+                                 : 0;
+}
 
-        quant_read(type, block, b, &r);
-        if (!isfinite(r.d) || !isfinite(r.m))
-            return (int)b * QUANT_BLOCK;
-    }
-    return -1;
+bool quant_is_finite(uint32_t type, const void *block)
+{
+    const uint8_t *p = (const uint8_t *)block + quant_scale_at(type);
+
+    if (type == TENSOR_MXFP4)
+        return *p != 255;
+    return isfinite(half_at(p)) && (!quant_has_min(type) || isfinite(half_at(p + 2)));
 }

@@ -117,10 +117,12 @@ void quant_read(uint32_t type, const void *row, uint32_t b, struct quant_block *
 void quant_to_float(uint32_t type, const void *row, uint32_t k, float *y);
 
 /*
- * A place with a scale that is not finite: the element's number in the stored block, or -1.  Of one
- * stored block.
+ * Where a stored block has its scale: a half, or the exponent of MXFP4.  The minimum, of formats
+ * that have one, is the half that follows.
  */
-int quant_bad_scale(uint32_t type, const void *block);
+uint32_t quant_scale_at(uint32_t type);
+/* Whether scale and minimum of one stored block are finite. */
+bool quant_is_finite(uint32_t type, const void *block);
 
 /* 2^(e-128), NaN for 255: the scale of MXFP4 beside the doubled table. */
 float quant_mxfp4_scale(uint8_t e);

@@ -11,6 +11,7 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/gguf.h"
+#include "engine/quant.h"
 #include "tests/kernel_inputs.h"
 
 /* _i is the seed in all of these; every third has infinities and NaN. */
@@ -50,8 +51,10 @@ static void run_matmul(const struct kernels *k, struct matmul *m, uint32_t r0, u
 
 static void check_matmul(struct rng *r, enum kinds kind, uint32_t type)
 {
-    uint32_t k = type == TENSOR_Q8_0 ? 32 * rng_range(r, 1, 40)
-                                     : rng_range(r, 1, rng_below(r, 4) ? 200 : 1500);
+    uint32_t elems = quant_is(type) ? quant_stored_elems(type) : 1;
+    uint32_t k = elems == 256  ? 256 * rng_range(r, 1, 5)
+                 : elems == 32 ? 32 * rng_range(r, 1, 40)
+                               : rng_range(r, 1, rng_below(r, 4) ? 200 : 1500);
     uint32_t n_rows = rng_range(r, 1, 150), n_x = rng_range(r, 1, rng_below(r, 3) ? 9 : 40);
     uint32_t r0 = rng_below(r, n_rows), r1 = rng_range(r, r0 + 1, n_rows),
              n_in = rng_range(r, 1, 40);
@@ -76,36 +79,41 @@ static void check_matmul(struct rng *r, enum kinds kind, uint32_t type)
     m.acc = rng_below(r, 2);
     m.x = x;
     m.x_ld = x_ld;
-    if (type == TENSOR_Q8_0) {
+    if (quant_is(type)) {
         uint32_t n = n_in > n_x ? n_in : n_x;
         int8_t *xq = guarded((size_t)n * k);
         float *xd = guarded_floats((size_t)n * (k / 32));
+        int16_t *xs = guarded((size_t)n * (k / 32) * 2 * sizeof *xs);
 
         for (uint32_t t = 0; t < n; t++)
-            c->quantize_q8(x + t * x_ld, k, xq + (size_t)t * k, xd + (size_t)t * (k / 32));
+            c->quantize_q8(x + t * x_ld, k, xq + (size_t)t * k, xd + (size_t)t * (k / 32),
+                           xs + (size_t)t * 2 * (k / 32));
         m.x = NULL;
         m.xq = xq;
         m.xq_ld = k;
         m.xd = xd;
+        m.xs = xs;
         m.xd_ld = k / 32;
     }
     run_matmul(c, &m, r0, r1, y0);
     for (uint32_t i = 0; i < n_v; i++) {
         float *y = copy_of(y1, y_ld * n_x);
+        const char *why;
 
         run_matmul(v[i], &m, r0, r1, y);
-        SAME(v[i], y0, y, y_ld * n_x);
+        why = differ(y0, y, y_ld * n_x);
+        ck_assert_msg(!why, "%s, %s, %u x %u, %u rows: %s", v[i]->name, tensor_type_name(type),
+                      r1 - r0, k, n_x, why);
     }
 }
 
 START_TEST(products_have_equal_bits_for_every_type_of_weights)
 {
-    static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0};
     struct rng r;
 
     rng_init(&r, (uint64_t)_i);
-    for (size_t t = 0; t < 4; t++) {
-        check_matmul(&r, KIND, types[t]);
+    for (size_t t = 0; t < N_WEIGHT_TYPES; t++) {
+        check_matmul(&r, KIND, weight_types[t]);
         guarded_free_all();
     }
 }
@@ -140,6 +148,7 @@ START_TEST(quantised_activations_have_equal_bytes)
     uint32_t k;
     float *x, *d0;
     int8_t *q0;
+    int16_t *s0;
 
     rng_init(&r, (uint64_t)_i);
     k = 32 * rng_range(&r, 1, 20);
@@ -157,15 +166,25 @@ START_TEST(quantised_activations_have_equal_bytes)
     }
     q0 = guarded(k);
     d0 = guarded_floats(k / 32);
-    c->quantize_q8(x, k, q0, d0);
+    s0 = guarded(k / 16 * sizeof *s0);
+    c->quantize_q8(x, k, q0, d0, s0);
     for (uint32_t i = 0; i < k; i++)
         ck_assert_int_ne(q0[i], -128);
+    for (uint32_t b = 0; b < k / 16; b++) {
+        int sum = 0;
+
+        for (uint32_t i = 0; i < 16; i++)
+            sum += q0[16 * b + i];
+        ck_assert_int_eq(s0[b], sum);
+    }
     for (uint32_t i = 0; i < n_v; i++) {
         int8_t *q1 = guarded(k);
         float *d1 = guarded_floats(k / 32);
+        int16_t *s1 = guarded(k / 16 * sizeof *s1);
 
-        v[i]->quantize_q8(x, k, q1, d1);
+        v[i]->quantize_q8(x, k, q1, d1, s1);
         SAME(v[i], d0, d1, k / 32);
+        ck_assert_mem_eq(s0, s1, k / 16 * sizeof *s1);
         ck_assert_mem_eq(q0, q1, k);
     }
     guarded_free_all();
@@ -174,21 +193,22 @@ END_TEST
 
 START_TEST(weights_become_equal_floats)
 {
-    static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0};
     struct rng r;
 
     rng_init(&r, (uint64_t)_i);
-    for (size_t t = 0; t < 4; t++) {
-        uint32_t k = types[t] == TENSOR_Q8_0 ? 32 * rng_range(&r, 1, 9) : rng_range(&r, 1, 300);
-        uint8_t *w = guarded(weight_row_bytes(types[t], k));
+    for (size_t t = 0; t < N_WEIGHT_TYPES; t++) {
+        const uint32_t type = weight_types[t];
+        uint32_t k =
+            quant_is(type) ? quant_stored_elems(type) * rng_range(&r, 1, 9) : rng_range(&r, 1, 300);
+        uint8_t *w = guarded(weight_row_bytes(type, k));
         float *y0 = guarded_floats(k);
 
-        fill_weights(&r, KIND, types[t], k, 1, w);
-        c->to_float(w, types[t], k, y0);
+        fill_weights(&r, KIND, type, k, 1, w);
+        c->to_float(w, type, k, y0);
         for (uint32_t i = 0; i < n_v; i++) {
             float *y1 = guarded_floats(k);
 
-            v[i]->to_float(w, types[t], k, y1);
+            v[i]->to_float(w, type, k, y1);
             SAME(v[i], y0, y1, k);
         }
     }

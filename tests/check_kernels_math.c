@@ -15,6 +15,7 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/vmath.h"
 #include "engine/gguf.h"
+#include "engine/quant.h"
 #include "tests/kernel_inputs.h"
 
 /* "c" and the vector versions. */
@@ -140,13 +141,16 @@ END_TEST
  * ranges. */
 static void check_products(const struct kernels *k, struct rng *r, uint32_t type)
 {
-    uint32_t n_k = 32 * rng_range(r, 1, 60), n_rows = rng_range(r, 2, 70),
+    const bool quant = quant_is(type);
+    uint32_t elems = quant ? quant_stored_elems(type) : 32;
+    uint32_t n_k = elems * rng_range(r, 1, 60 * 32 / elems), n_rows = rng_range(r, 2, 70),
              n_x = rng_range(r, 1, 30);
     uint32_t cut = rng_range(r, 1, n_rows - 1);
     uint8_t *w = guarded(weight_row_bytes(type, n_k) * n_rows);
     float *x = normal_floats(r, (size_t)n_x * n_k), *wf = guarded_floats(n_k);
     int8_t *xq = guarded((size_t)n_x * n_k);
     float *xd = guarded_floats((size_t)n_x * n_k / 32);
+    int16_t *xs = guarded((size_t)n_x * n_k / 16 * sizeof *xs);
     float *y = guarded_floats((size_t)n_x * n_rows), *y2 = guarded_floats((size_t)n_x * n_rows);
     double *exact = calloc((size_t)n_x * n_rows, sizeof(double));
     void *scratch = scratch_of(k->matmul_scratch(n_k));
@@ -160,6 +164,7 @@ static void check_products(const struct kernels *k, struct rng *r, uint32_t type
                        .xq_ld = n_k,
                        .xd = xd,
                        .xd_ld = n_k / 32,
+                       .xs = xs,
                        .n_x = n_x,
                        .y = y,
                        .y_ld = n_rows};
@@ -167,7 +172,8 @@ static void check_products(const struct kernels *k, struct rng *r, uint32_t type
     ck_assert_ptr_nonnull(exact);
     fill_weights(r, KIND_NORMAL, type, n_k, n_rows, w);
     for (uint32_t t = 0; t < n_x; t++)
-        k->quantize_q8(x + (size_t)t * n_k, n_k, xq + (size_t)t * n_k, xd + (size_t)t * (n_k / 32));
+        k->quantize_q8(x + (size_t)t * n_k, n_k, xq + (size_t)t * n_k, xd + (size_t)t * (n_k / 32),
+                       xs + (size_t)t * (n_k / 16));
     for (uint32_t row = 0; row < n_rows; row++) {
         k->to_float(w + row * m.row_bytes, type, n_k, wf);
         for (uint32_t t = 0; t < n_x; t++)
@@ -175,8 +181,7 @@ static void check_products(const struct kernels *k, struct rng *r, uint32_t type
                 exact[t * n_rows + row] += (double)wf[i] * (double)x[(size_t)t * n_k + i];
     }
     k->matmul(&m, 0, n_rows, scratch);
-    ck_assert_double_lt(relative_rms(y, exact, (size_t)n_x * n_rows),
-                        type == TENSOR_Q8_0 ? 1.5e-2 : 1e-5);
+    ck_assert_double_lt(relative_rms(y, exact, (size_t)n_x * n_rows), quant ? 1.5e-2 : 1e-5);
 
     m.y = y2;
     k->matmul(&m, cut, n_rows, scratch);
@@ -184,7 +189,8 @@ static void check_products(const struct kernels *k, struct rng *r, uint32_t type
     ck_assert_mem_eq(y, y2, (size_t)n_x * n_rows * sizeof(float));
     memset(y2, 0, (size_t)n_x * n_rows * sizeof(float));
     m.n_x = 1;
-    for (uint32_t t = 0; t < n_x; t++, m.x += n_k, m.xq += n_k, m.xd += n_k / 32, m.y += n_rows)
+    for (uint32_t t = 0; t < n_x;
+         t++, m.x += n_k, m.xq += n_k, m.xd += n_k / 32, m.xs += n_k / 16, m.y += n_rows)
         k->matmul(&m, 0, n_rows, scratch);
     ck_assert_mem_eq(y, y2, (size_t)n_x * n_rows * sizeof(float));
     free(exact);
@@ -193,12 +199,11 @@ static void check_products(const struct kernels *k, struct rng *r, uint32_t type
 
 START_TEST(products_are_right_however_they_are_cut)
 {
-    static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0};
     struct rng r;
 
     rng_init(&r, (uint64_t)_i);
     for (uint32_t v = 0; v < n_all; v++)
-        check_products(all[v], &r, types[_i % 4]);
+        check_products(all[v], &r, weight_types[_i % N_WEIGHT_TYPES]);
 }
 END_TEST
 
@@ -207,15 +212,16 @@ START_TEST(quantised_activations_are_within_half_a_step)
     struct rng r;
     float x[320], d[10];
     int8_t q[320];
+    int16_t sums[20];
 
     rng_init(&r, (uint64_t)_i);
     fill(&r, KIND_NORMAL, x, 320);
     for (uint32_t v = 0; v < n_all; v++) {
-        all[v]->quantize_q8(x, 320, q, d);
+        all[v]->quantize_q8(x, 320, q, d, sums);
         for (uint32_t i = 0; i < 320; i++)
             ck_assert_float_le(fabsf((float)q[i] * d[i / 32] - x[i]), 0.5001f * d[i / 32]);
         x[5] = _i % 2 ? NAN : INFINITY;
-        all[v]->quantize_q8(x, 320, q, d);
+        all[v]->quantize_q8(x, 320, q, d, sums);
         ck_assert(!isfinite(d[0]));
         x[5] = 0;
     }

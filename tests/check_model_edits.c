@@ -255,9 +255,9 @@ static const struct edit edits[] = {
      .words = "tensor \"blk.0.attn_norm.weight\": shape [63], expected [64]"},
     {X, DIM, "blk.0.ffn_up_exps.weight", .value = 3, .dim = 2, .code = ERR_DAMAGED,
      .words = "shape [64, 32, 3], expected [64, 32, 4]"},
-    {L, TYPE, "blk.1.attn_output.weight", .value = TENSOR_Q4_0, .code = ERR_UNSUPPORTED,
-     .words = "tensor \"blk.1.attn_output.weight\": weights of type Q4_0 are not supported; F32, "
-              "F16, BF16 and Q8_0"},
+    {L, TYPE, "blk.1.attn_output.weight", .value = 9, .code = ERR_UNSUPPORTED,
+     .words = "tensor \"blk.1.attn_output.weight\": weights of type Q8_1 are not supported"},
+    {L, TYPE, "blk.1.attn_output.weight", .value = TENSOR_Q4_0},
     {L, TYPE, "token_embd.weight", .value = 24, .code = ERR_UNSUPPORTED,
      .words = "weights of type I8 are not"},
     {L, TYPE, "blk.1.attn_output.weight", .value = TENSOR_F16},

@@ -9,6 +9,7 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/gguf.h"
+#include "engine/quant.h"
 
 void rng_init(struct rng *r, uint64_t seed)
 {
@@ -101,6 +102,13 @@ void fill(struct rng *r, enum kinds kind, float *x, size_t n)
     }
 }
 
+const uint32_t weight_types[N_WEIGHT_TYPES] = {
+    TENSOR_F32,    TENSOR_F16,   TENSOR_BF16,    TENSOR_Q8_0,   TENSOR_Q4_0,
+    TENSOR_Q4_1,   TENSOR_Q5_0,  TENSOR_Q5_1,    TENSOR_IQ4_NL, TENSOR_MXFP4,
+    TENSOR_Q2_K,   TENSOR_Q3_K,  TENSOR_Q4_K,    TENSOR_Q5_K,   TENSOR_Q6_K,
+    TENSOR_IQ4_XS, TENSOR_IQ3_S, TENSOR_IQ3_XXS, TENSOR_IQ2_XS,
+};
+
 enum { MAX_MAPS = 256, GUARD = 4096 };
 
 static struct {
@@ -135,9 +143,10 @@ void guarded_free_all(void)
 
 uint64_t weight_row_bytes(uint32_t type, uint32_t k)
 {
-    return type == TENSOR_F32    ? (uint64_t)k * 4
-           : type == TENSOR_Q8_0 ? (uint64_t)k / 32 * 34
-                                 : (uint64_t)k * 2;
+    uint32_t elems, bytes;
+
+    ck_assert(tensor_type_block(type, &elems, &bytes));
+    return (uint64_t)k / elems * bytes;
 }
 
 static void put_u16(uint8_t *p, uint16_t u)
@@ -145,25 +154,45 @@ static void put_u16(uint8_t *p, uint16_t u)
     memcpy(p, &u, sizeof(u));
 }
 
-static void fill_q8_row(struct rng *r, enum kinds kind, uint32_t k, uint8_t *w)
+static uint16_t random_scale(struct rng *r, enum kinds kind)
 {
-    for (uint32_t b = 0; b < k / 32; b++, w += 34) {
-        float d = kind == KIND_NORMAL ? 0.01f * rng_normal(r) : wild(r);
+    float d = kind == KIND_NORMAL ? 0.01f * rng_normal(r) : wild(r);
 
-        if (kind != KIND_BROKEN && fabsf(d) > 60000.0f)
-            d = 1.0f;
-        put_u16(w, float_to_half(d));
-        for (uint32_t i = 0; i < 32; i++)
-            w[2 + i] = rng_below(r, 8) ? (uint8_t)rng_next(r) : rng_below(r, 2) ? 0x80 : 0x7f;
+    if (kind != KIND_BROKEN && fabsf(d) > 60000.0f)
+        d = 1.0f;
+    return float_to_half(d);
+}
+
+/* Any bytes, with more of the largest and least than chance would give; and a scale to the taste.
+ */
+static void fill_block(struct rng *r, enum kinds kind, uint32_t type, uint8_t *w)
+{
+    const uint32_t d = quant_scale_at(type);
+
+    for (uint32_t i = 0, ones = rng_below(r, 16); i < quant_stored_bytes(type); i++)
+        w[i] = ones == 0         ? 0xff
+               : ones == 1       ? 0
+               : rng_below(r, 8) ? (uint8_t)rng_next(r)
+               : rng_below(r, 2) ? 0x80
+                                 : 0x7f;
+    if (type == TENSOR_MXFP4) {
+        w[0] = (uint8_t)(kind == KIND_NORMAL ? rng_range(r, 118, 130)
+                         : kind == KIND_WILD ? rng_below(r, 255)
+                                             : rng_below(r, 256));
+        return;
     }
+    put_u16(w + d, random_scale(r, kind));
+    if (quant_has_min(type))
+        put_u16(w + d + 2, random_scale(r, kind));
 }
 
 void fill_weights(struct rng *r, enum kinds kind, uint32_t type, uint32_t k, uint32_t n_rows,
                   uint8_t *w)
 {
     for (uint32_t row = 0; row < n_rows; row++, w += weight_row_bytes(type, k)) {
-        if (type == TENSOR_Q8_0) {
-            fill_q8_row(r, kind, k, w);
+        if (quant_is(type)) {
+            for (uint32_t i = 0; i < k / quant_stored_elems(type); i++)
+                fill_block(r, kind, type, w + (size_t)i * quant_stored_bytes(type));
             continue;
         }
         for (uint32_t i = 0; i < k; i++) {

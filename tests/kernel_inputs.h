@@ -40,6 +40,10 @@ void *guarded(size_t n);
 float *guarded_floats(size_t n);
 void guarded_free_all(void);
 
+/* Every type that kernels read: the float types first, then those of 32 elements a block. */
+enum { N_FLOAT_TYPES = 3, N_SMALL_TYPES = 10, N_WEIGHT_TYPES = 19 };
+extern const uint32_t weight_types[N_WEIGHT_TYPES];
+
 /* Rows of k weights of any type (enum tensor_type), with the type's own extremes (-128, subnormal
  * scales). */
 uint64_t weight_row_bytes(uint32_t type, uint32_t k);

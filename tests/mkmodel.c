@@ -3,6 +3,7 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/gguf.h"
+#include "engine/quant.h"
 #include "util/cleanup.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@ struct maker {
     struct ggufw *w;
     uint64_t rng;
     bool hybrid, mixture;
+    uint32_t n_matrices; /* so far */
 };
 
 /* splitmix64: any seed is a good one. */
@@ -41,8 +43,56 @@ static void put(struct buf *b, const void *p, size_t n)
         abort();
 }
 
-static void put_row(struct buf *b, uint32_t type, const float *x, uint64_t n)
+/* The scale of a block that is otherwise filled in; `m` of formats that have one. */
+static void set_scale(uint32_t type, uint8_t *block, float d, float m)
 {
+    const uint16_t h[2] = {float_to_half(d), float_to_half(m)};
+
+    if (type == TENSOR_MXFP4)
+        block[0] = (uint8_t)(128 + (int)rintf(log2f(d)));
+    else
+        memcpy(block + quant_scale_at(type), h, quant_has_min(type) ? 4 : 2);
+}
+
+/*
+ * Any bytes, and such a scale that the values' mean is about 0 and their size that of x.  Nothing
+ * is searched for: what the integers say is noise anyway.
+ */
+static void put_random_block(struct maker *k, struct buf *b, uint32_t type, const float *x)
+{
+    const uint32_t n = quant_stored_elems(type);
+    uint8_t block[256];
+    float v[256], u[256] = {0};
+    float want = 0, vu = 0, uu = 0, vv = 0, m = 0, s;
+
+    for (size_t i = 0; i < sizeof block; i++)
+        block[i] = (uint8_t)next(k);
+    set_scale(type, block, 1, 0);
+    quant_to_float(type, block, n, v);
+    if (quant_has_min(type)) {
+        set_scale(type, block, 0, 1);
+        quant_to_float(type, block, n, u);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        vu += v[i] * u[i];
+        uu += u[i] * u[i];
+        want += x[i] * x[i];
+    }
+    m = uu > 0 ? -vu / uu : 0;
+    for (uint32_t i = 0; i < n; i++)
+        vv += (v[i] + m * u[i]) * (v[i] + m * u[i]);
+    s = vv > 0 ? sqrtf(want / vv) : 1;
+    set_scale(type, block, s, s * m);
+    put(b, block, quant_stored_bytes(type));
+}
+
+static void put_row(struct maker *k, struct buf *b, uint32_t type, const float *x, uint64_t n)
+{
+    if (quant_is(type) && type != TENSOR_Q8_0) {
+        for (uint64_t at = 0; at < n; at += quant_stored_elems(type))
+            put_random_block(k, b, type, x + at);
+        return;
+    }
     switch (type) {
     case TENSOR_F16:
     case TENSOR_BF16:
@@ -77,6 +127,14 @@ static void put_row(struct buf *b, uint32_t type, const float *x, uint64_t n)
     }
 }
 
+/* What the next matrix of rows of n is made of; `type` unless the model is a mix. */
+static uint32_t matrix_type(struct maker *k, uint32_t type, uint64_t n)
+{
+    if (type == k->o.type && k->o.n_mix > 0)
+        type = k->o.mix[k->n_matrices++ % k->o.n_mix];
+    return quant_is(type) && n % quant_stored_elems(type) != 0 ? TENSOR_Q8_0 : type;
+}
+
 /* Random values in [lo, hi); dims 0 is "not there". */
 static void add(struct maker *k, const char *name, uint32_t type, uint64_t d0, uint64_t d1,
                 uint64_t d2, float lo, float hi)
@@ -91,7 +149,7 @@ static void add(struct maker *k, const char *name, uint32_t type, uint64_t d0, u
     for (uint64_t r = 0; r < rows; r++) {
         for (uint64_t i = 0; i < d0; i++)
             row[i] = uniform(k, lo, hi);
-        put_row(&b, type, row, d0);
+        put_row(k, &b, type, row, d0);
     }
     (void)ggufw_tensor(k->w, name, type, 1 + (d1 > 0) + (d2 > 0), dims, b.data, b.len);
 }
@@ -115,6 +173,7 @@ static void matrix(struct maker *k, uint32_t block, const char *name, uint32_t t
     char full[64];
     float h = half_width(in);
 
+    type = matrix_type(k, type, in);
     add(k, in_block(full, block, name), type, in, out, n, -h, h);
 }
 
@@ -200,9 +259,11 @@ static void tensors(struct maker *k)
     const struct mkmodel *o = &k->o;
     float logits = 3 * 1.7320508f / sqrtf((float)o->n_embd);
 
-    add(k, "token_embd.weight", o->type, o->n_embd, o->n_vocab, 0, -logits, logits);
+    add(k, "token_embd.weight", matrix_type(k, o->type, o->n_embd), o->n_embd, o->n_vocab, 0,
+        -logits, logits);
     if (o->untied)
-        add(k, "output.weight", o->type, o->n_embd, o->n_vocab, 0, -logits, logits);
+        add(k, "output.weight", matrix_type(k, o->type, o->n_embd), o->n_embd, o->n_vocab, 0,
+            -logits, logits);
     add(k, "output_norm.weight", TENSOR_F32, o->n_embd, 0, 0, 0.8f, 1.2f);
     if (o->rope_freqs)
         add(k, "rope_freqs.weight", TENSOR_F32, o->n_rot / 2, 0, 0, 1, 4);
@@ -360,6 +421,8 @@ void mkmodel_build(const struct mkmodel *options, struct ggufw *w)
 
     if (!o->family)
         o->family = "llama";
+    if (o->n_mix > 0)
+        o->type = o->mix[0]; /* so that what is always F32 is told apart */
     k.hybrid = strncmp(o->family, "qwen35", 6) == 0;
     k.mixture = strcmp(o->family, "qwen35moe") == 0;
     o->n_layer = or_default(o->n_layer, k.hybrid ? 4 : 2);

@@ -27,7 +27,9 @@ enum {
 struct mkmodel {
     const char *family; /* "llama", "qwen3", "qwen35", "qwen35moe" ["llama"] */
     uint32_t seed;
-    uint32_t type;    /* enum tensor_type of the matrices: 0 is F32, also F16, BF16, Q8_0 */
+    uint32_t type;    /* enum tensor_type of the matrices, any that kernels read: 0 is F32 */
+    uint32_t mix[8];  /* n_mix types that the matrices take in turn instead, token_embd first; */
+    uint32_t n_mix;   /* Q8_0 where rows do not fill the blocks */
     uint32_t n_layer; /* of the trunk [2; hybrids 4] */
     uint32_t n_embd;  /* a multiple of 32 for Q8_0, as all widths below [64] */
     uint32_t n_head, n_head_kv, head_dim; /* [4, 2, 16] */

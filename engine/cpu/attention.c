@@ -158,7 +158,7 @@ void cpu_attention_layer(struct member *m, const struct layer *l)
     uint32_t begin, end;
 
     cpu_acts(m, b->x, tensor_f32(l->attn_norm), hp->n_embd, b->n_rows,
-             is_q8(l->wq) || is_q8(l->wk) || is_q8(l->wv), 0, &a);
+             is_quant(l->wq) || is_quant(l->wk) || is_quant(l->wv), 0, &a);
     cpu_matmul(
         m,
         (struct mm_part[]){
@@ -192,7 +192,7 @@ void cpu_attention_layer(struct member *m, const struct layer *l)
     if (b->n_split_items)
         fold_splits(m, l);
 
-    cpu_acts(m, b->att, NULL, hp->n_head * hp->head_dim, b->n_rows, is_q8(l->wo), 0, &a);
+    cpu_acts(m, b->att, NULL, hp->n_head * hp->head_dim, b->n_rows, is_quant(l->wo), 0, &a);
     cpu_matmul(m,
                &(struct mm_part){.w = l->wo,
                                  .bias = l->bo ? tensor_f32(l->bo) : NULL,
@@ -239,13 +239,13 @@ void cpu_draft_rows(struct member *m, const float *hidden)
                 draft_pair(b, row, hidden, pairs + (size_t)row * 2 * hp->n_embd);
         cpu_phase(m);
     }
-    cpu_acts(m, pairs, NULL, 2 * hp->n_embd, b->n_rows, is_q8(d->proj), 0, &a);
+    cpu_acts(m, pairs, NULL, 2 * hp->n_embd, b->n_rows, is_quant(d->proj), 0, &a);
     cpu_matmul(m, &(struct mm_part){.w = d->proj, .y = b->draft_x, .y_ld = hp->n_embd}, 1, &a, NULL,
                b->n_rows);
     cpu_phase(m);
 
     cpu_acts(m, b->draft_x, tensor_f32(d->layer.attn_norm), hp->n_embd, b->n_rows,
-             is_q8(d->layer.wk) || is_q8(d->layer.wv), 0, &a);
+             is_quant(d->layer.wk) || is_quant(d->layer.wv), 0, &a);
     cpu_matmul(m,
                (struct mm_part[]){
                    {.w = d->layer.wk, .y = b->kv, .y_ld = 2 * (size_t)kv_dim},

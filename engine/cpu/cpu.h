@@ -16,6 +16,7 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/pool.h"
 #include "engine/model.h"
+#include "engine/quant.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,6 +78,7 @@ struct cpu_member {
     float *few;                 /* [FEW_ROWS][max_in] normed activations */
     int8_t *few_q[2];           /* [FEW_ROWS][max_in] each */
     float *few_d[2];            /* [FEW_ROWS][max_in / 32] each */
+    int16_t *few_s[2];          /* [FEW_ROWS][2 * max_in / 32] each */
     float *hidden;              /* [FEW_ROWS][n_embd] */
     float *pairs;               /* [FEW_ROWS][2*n_embd] */
     float *gate_up;             /* [2][max_rows][FF_PIECE] */
@@ -102,14 +104,15 @@ struct attn_item {
     size_t partial; /* floats into the buffer of partials */
 };
 
-/* Activations as a matmul reads them: floats and, for Q8_0 weights, their quantised form. */
+/* Activations as a matmul reads them: floats and, for quantised weights, their quantised form. */
 struct acts {
     const float *f;
     size_t ld;
     const int8_t *q;
     size_t q_ld;
     const float *d;
-    size_t d_ld;
+    const int16_t *s;
+    size_t d_ld; /* of s: twice that */
 };
 
 struct backend {
@@ -135,6 +138,7 @@ struct backend {
     float *xn;                 /* normed [n_embd] */
     int8_t *xq[2];             /* quantised; two, for routed and shared experts */
     float *xd[2];              /* their scales */
+    int16_t *xs[2];            /* their sums */
     float *cs;                 /* rope table of each row [n_rot] */
     float *qg;                 /* query and gate rows as projected */
     float *qc;                 /* query heads, rotated */
@@ -199,7 +203,7 @@ struct mm_part {
 };
 /*
  * y = W x (+ bias) for every part and n_x rows; row t reads activation row in[t] (NULL: t).  The
- * work of a phase, which the caller ends.  `a` must hold the quantised form when a part is Q8_0.
+ * work of a phase, which the caller ends.  `a` must hold the quantised form when a part is quantised.
  */
 void cpu_matmul(struct member *m, const struct mm_part *parts, uint32_t n_parts,
                 const struct acts *a, const uint32_t *in, uint32_t n_x);
@@ -229,9 +233,9 @@ void cpu_matmul_piece(struct member *m, const struct mm_piece *p, const struct a
 void cpu_acts(struct member *m, const float *x, const float *norm, uint32_t k, uint32_t n,
               bool quantise, int slot, struct acts *ret);
 
-static inline bool is_q8(const struct tensor *t)
+static inline bool is_quant(const struct tensor *t)
 {
-    return t && t->type == TENSOR_Q8_0;
+    return t && quant_is(t->type);
 }
 
 /* Each starts and ends with everybody met. */

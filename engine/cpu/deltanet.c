@@ -167,8 +167,9 @@ void cpu_deltanet_layer(struct member *m, const struct layer *l)
     uint32_t i, end;
 
     cpu_acts(m, b->x, tensor_f32(l->attn_norm), hp->n_embd, b->n_rows,
-             is_q8(l->dn_qkv) || is_q8(l->dn_gate) || is_q8(l->dn_alpha) || is_q8(l->dn_beta), 0,
-             &a);
+             is_quant(l->dn_qkv) || is_quant(l->dn_gate) || is_quant(l->dn_alpha) ||
+                 is_quant(l->dn_beta),
+             0, &a);
     cpu_matmul(m,
                (struct mm_part[]){
                    {.w = l->dn_qkv, .y = b->conv_in, .y_ld = ch},
@@ -200,7 +201,7 @@ void cpu_deltanet_layer(struct member *m, const struct layer *l)
     }
     cpu_phase(m);
 
-    cpu_acts(m, b->att, NULL, (uint32_t)zd, b->n_rows, is_q8(l->dn_out), 0, &a);
+    cpu_acts(m, b->att, NULL, (uint32_t)zd, b->n_rows, is_quant(l->dn_out), 0, &a);
     cpu_matmul(m, &(struct mm_part){.w = l->dn_out, .y = b->x, .y_ld = hp->n_embd, .acc = true}, 1,
                &a, NULL, b->n_rows);
     cpu_phase(m);

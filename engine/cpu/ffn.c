@@ -60,7 +60,7 @@ static void dense(struct member *m, const struct layer *l)
     uint32_t begin, end;
 
     cpu_acts(m, b->x, tensor_f32(l->ffn_norm), hp->n_embd, b->n_rows,
-             is_q8(l->ffn_gate) || is_q8(l->ffn_up), 0, &a);
+             is_quant(l->ffn_gate) || is_quant(l->ffn_up), 0, &a);
     while (cpu_take(m, n_ff, ff_piece_cols(b->n_rows), &begin, &end))
         gated_piece(m,
                     &(struct ff_piece){.gate = l->ffn_gate,
@@ -72,7 +72,7 @@ static void dense(struct member *m, const struct layer *l)
                                        .y_ld = n_ff},
                     &a);
     cpu_phase(m);
-    cpu_acts(m, b->ff, NULL, n_ff, b->n_rows, is_q8(l->ffn_down), 0, &a);
+    cpu_acts(m, b->ff, NULL, n_ff, b->n_rows, is_quant(l->ffn_down), 0, &a);
     cpu_matmul(m, &(struct mm_part){.w = l->ffn_down, .y = b->x, .y_ld = hp->n_embd, .acc = true},
                1, &a, NULL, b->n_rows);
     cpu_phase(m);
@@ -259,8 +259,8 @@ static void mixture(struct member *m, const struct layer *l)
     uint32_t i, end;
 
     cpu_acts(m, b->x, tensor_f32(l->ffn_norm), hp->n_embd, n,
-             is_q8(l->router) || is_q8(l->gate_exps) || is_q8(l->up_exps) ||
-                 is_q8(l->gate_shared) || is_q8(l->up_shared),
+             is_quant(l->router) || is_quant(l->gate_exps) || is_quant(l->up_exps) ||
+                 is_quant(l->gate_shared) || is_quant(l->up_shared),
              0, &a);
     rt = route(m, l, &a);
 
@@ -292,9 +292,9 @@ static void mixture(struct member *m, const struct layer *l)
     }
     cpu_phase(m);
 
-    cpu_acts(m, b->ff, NULL, n_ff, n * hp->n_expert_used, is_q8(l->down_exps), 0, &routed);
+    cpu_acts(m, b->ff, NULL, n_ff, n * hp->n_expert_used, is_quant(l->down_exps), 0, &routed);
     if (n_shared)
-        cpu_acts(m, b->ff_shared, NULL, n_shared, n, is_q8(l->down_shared), 1, &shared);
+        cpu_acts(m, b->ff_shared, NULL, n_shared, n, is_quant(l->down_shared), 1, &shared);
     while (cpu_take(m, hp->n_embd, n <= FEW_ROWS ? 32 : MIX_COLS, &i, &end))
         mix_columns(m, l, rt, &routed, &shared, i, end);
     cpu_phase(m);

@@ -226,7 +226,7 @@ static void head(struct member *m, const float *hidden)
 
     if (b->n_logits == 0)
         return;
-    cpu_acts(m, hidden, NULL, hp->n_embd, b->n_rows, is_q8(b->m->output), 0, &a);
+    cpu_acts(m, hidden, NULL, hp->n_embd, b->n_rows, is_quant(b->m->output), 0, &a);
     cpu_matmul(m, &(struct mm_part){.w = b->m->output, .y = b->logits, .y_ld = hp->n_vocab}, 1, &a,
                b->logit_rows, b->n_logits);
     cpu_phase(m);

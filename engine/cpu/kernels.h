@@ -11,11 +11,19 @@
  *                   leaves the lanes it does not reach alone.
  *   tree            16 lanes to one: a[l] += a[l+8] for l < 8, then a[l] += a[l+4] for l < 4, then
  *                   a[l] += a[l+2] for l < 2, then a[0] + a[1].
- *   Q8_0 product    activations in blocks of 32: scale d = max|x|/127 (f32), q = x * (1/d) rounded
- *                   to the nearest integer, ties to even, 0 when d is 0.  Block b, quad j (elements
- *                   4j..4j+3), s = the exact integer sum of the quad's four products:
- *                   acc[(b % 2) * 8 + j] = fma((float)s, dw[b] * dx[b], acc[…]), blocks in order;
- *                   then the tree.
+ *   activations     for quantised weights in blocks of 32: scale dx = max|x|/127 (f32), xq = x *
+ *                   (1/dx) rounded to the nearest integer, ties to even, 0 when dx is 0.
+ *   quantised       weights of every block format in blocks of 32 as engine/quant.h shows them: d,
+ *   product         m, and integers q, scale and min (two each of the latter, one per half).  For
+ *                   block b with lane l = b % 8, from +0, blocks in order:
+ *                     s = sum over halves of scale * (sum of q * xq)           exact, 32 bits
+ *                     a[l] = fma((float)s, d * dx, a[l])
+ *                   and for formats with a minimum then
+ *                     t = sum over halves of min * (sum of xq)                 exact
+ *                     a[l] = fma(m, dx * (float)t, a[l])
+ *                   Then the tree from 8 lanes on.  One float step per block, so that it costs
+ *                   little beside the integers; lanes by block, so that the blocks of one row fill
+ *                   a vector, and so do the rows of one block.
  *   exp             our own polynomial (vmath.h), also inside silu, sigmoid and softmax
  *   attention       splits of 512 keys counted from key 0; in a split: scores = dot (lanes as
  *                   above) * scale, m = max, p = exp(s - m), l = sum of p in 16 lanes by (key index
@@ -50,10 +58,10 @@ enum {
 /*
  * y[t][r] = dot(w row r, x row t) for r in [r0, r1) and every activation row t < n_x.
  *
- * w       weights, rows of k elements of `type` (TENSOR_F32, F16, BF16, Q8_0), row_bytes apart
+ * w       weights, rows of k elements of `type` (F32, F16, BF16, or quant_is), row_bytes apart
  * x       activation rows of k floats, x_ld floats apart; used by the float types
- * xq, xd  the same rows quantised by quantize_q8, used by Q8_0: k int8 per row, xq_ld bytes apart,
- *         and k/32 floats per row, xd_ld apart
+ * xq, xd, xs  the same rows quantised by quantize_q8, used by the others: k int8 per row, xq_ld
+ *         bytes apart; k/32 floats per row, xd_ld apart; 2*k/32 sums per row, 2*xd_ld apart
  * in      row t reads activation row in[t] (NULL: t)
  * out     row t goes to y + out[t] * y_ld (NULL: t)
  * acc     add to y instead of overwriting: y = y + dot (one rounding after the dot is complete)
@@ -69,6 +77,7 @@ struct matmul {
     size_t xq_ld;
     const float *xd;
     size_t xd_ld;
+    const int16_t *xs;
     const uint32_t *in, *out;
     uint32_t n_x;
     float *y;
@@ -144,10 +153,10 @@ struct kernels {
     void (*matmul)(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch);
 
     /*
-     * x[k] to q[k], d[k/32]; k a multiple of 32.  Non-finite input gives a non-finite scale, so
-     * that it shows in the product.
+     * x[k] to q[k], d[k/32] and the sums of every 16 of q, s[2*k/32]; k a multiple of 32.
+     * Non-finite input gives a non-finite scale, so that it shows in the product.
      */
-    void (*quantize_q8)(const float *x, uint32_t k, int8_t *q, float *d);
+    void (*quantize_q8)(const float *x, uint32_t k, int8_t *q, float *d, int16_t *s);
 
     /* One row of any supported weight type to floats. */
     void (*to_float)(const void *row, uint32_t type, uint32_t k, float *y);

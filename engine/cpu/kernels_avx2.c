@@ -4,7 +4,7 @@
 
 #include "engine/cpu/simd_avx2.h"
 
-#include "engine/cpu/q8_avx2.h"
+#include "engine/cpu/quant_avx2.h"
 
 #define SIMD_NAME  "avx2"
 #define SIMD_TABLE kernels_avx2

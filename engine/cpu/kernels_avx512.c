@@ -5,7 +5,7 @@
 
 #include "engine/cpu/simd_avx512.h"
 
-#include "engine/cpu/q8_avx512.h"
+#include "engine/cpu/quant_avx512.h"
 
 #define SIMD_NAME  "avx512"
 #define SIMD_TABLE kernels_avx512

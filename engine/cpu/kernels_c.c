@@ -6,19 +6,19 @@
  */
 #include "engine/cpu/kernels.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "engine/cpu/kernels_isa.h"
 #include "engine/cpu/vmath.h"
 #include "engine/gguf.h"
+#include "engine/quant.h"
 
-enum { LANES = 16 };
+enum { LANES = 16, QUANT_LANES = 8 };
 
-static float tree(float a[LANES])
+static float tree(float *a, int n_lanes)
 {
-    for (int n = LANES / 2; n > 0; n /= 2)
+    for (int n = n_lanes / 2; n > 0; n /= 2)
         for (int l = 0; l < n; l++)
             a[l] += a[l + n];
     return a[0];
@@ -30,7 +30,7 @@ static float dot(const float *w, const float *x, uint32_t k)
 
     for (uint32_t i = 0; i < k; i++)
         a[i % LANES] = fmaf(w[i], x[i], a[i % LANES]);
-    return tree(a);
+    return tree(a, LANES);
 }
 
 static uint16_t load_u16(const void *p)
@@ -57,58 +57,63 @@ static void c_to_float(const void *row, uint32_t type, uint32_t k, float *y)
         for (uint32_t i = 0; i < k; i++)
             y[i] = bf16_to_float(load_u16(p + 2 * i));
         break;
-    case TENSOR_Q8_0:
-        for (uint32_t i = 0; i < k; i++) {
-            const uint8_t *block = p + i / Q8_BLOCK * Q8_BLOCK_BYTES;
-
-            y[i] = half_to_float(load_u16(block)) * (float)(int8_t)block[2 + i % Q8_BLOCK];
-        }
-        break;
     default:
-        assert(!"a type the loader should have refused");
+        quant_to_float(type, row, k, y);
+        break;
     }
 }
 
-/* One Q8_0 row times one quantised activation row. */
-static float dot_q8(const uint8_t *w, const int8_t *xq, const float *xd, uint32_t k)
+/* One row of blocks times one quantised activation row; see kernels.h. */
+static float dot_quant(const struct quant_block *w, bool min, const int8_t *xq, const float *xd,
+                       const int16_t *xs, uint32_t k)
 {
     float a[LANES] = {0};
 
-    for (uint32_t b = 0; b < k / Q8_BLOCK; b++, w += Q8_BLOCK_BYTES, xq += Q8_BLOCK) {
-        float d = half_to_float(load_u16(w)) * xd[b];
+    for (uint32_t b = 0; b < k / QUANT_BLOCK; b++, w++, xq += QUANT_BLOCK, xs += 2) {
+        float *lane = &a[b % QUANT_LANES];
+        int s = 0, t = 0;
 
-        for (uint32_t j = 0; j < 8; j++) {
-            float *lane = &a[b % 2 * 8 + j];
-            int s = 0;
+        for (int h = 0; h < 2; h++) {
+            int sum = 0;
 
-            for (uint32_t i = 4 * j; i < 4 * j + 4; i++)
-                s += (int8_t)w[2 + i] * xq[i];
-            *lane = fmaf((float)s, d, *lane);
+            for (int e = h * QUANT_HALF; e < (h + 1) * QUANT_HALF; e++)
+                sum += w->q[e] * xq[e];
+            s += w->scale[h] * sum;
+            t += w->min[h] * xs[h];
         }
+        *lane = fmaf((float)s, w->d * xd[b], *lane);
+        if (min)
+            *lane = fmaf(w->m, xd[b] * (float)t, *lane);
     }
-    return tree(a);
+    return tree(a, QUANT_LANES);
 }
 
-/* One row of weights as floats. */
+/* One row of weights, as floats or as blocks, which take less. */
 static size_t c_matmul_scratch(uint32_t k)
 {
-    return ((size_t)k * sizeof(float) + 63) & ~(size_t)63;
+    return ((size_t)k * sizeof(float) + sizeof(struct quant_block) + 63) & ~(size_t)63;
 }
 
 static void c_matmul(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
 {
+    const bool quant = quant_is(m->type), min = quant_has_min(m->type);
+    struct quant_block *blocks = scratch;
+
     for (uint32_t r = r0; r < r1; r++) {
         const uint8_t *w = (const uint8_t *)m->w + r * m->row_bytes;
 
-        if (m->type != TENSOR_Q8_0)
+        for (uint32_t b = 0; quant && b < m->k / QUANT_BLOCK; b++)
+            quant_read(m->type, w, b, &blocks[b]);
+        if (!quant)
             c_to_float(w, m->type, m->k, scratch);
         for (uint32_t t = 0; t < m->n_x; t++) {
             size_t i = m->in ? m->in[t] : t, o = m->out ? m->out[t] : t;
             float *y = m->y + o * m->y_ld + r;
             float v;
 
-            if (m->type == TENSOR_Q8_0)
-                v = dot_q8(w, m->xq + i * m->xq_ld, m->xd + i * m->xd_ld, m->k);
+            if (quant)
+                v = dot_quant(blocks, min, m->xq + i * m->xq_ld, m->xd + i * m->xd_ld,
+                              m->xs + i * 2 * m->xd_ld, m->k);
             else
                 v = dot(scratch, m->x + i * m->x_ld, m->k);
             *y = m->acc ? *y + v : v;
@@ -121,14 +126,14 @@ static void c_matmul(const struct matmul *m, uint32_t r0, uint32_t r1, void *scr
  * with it vanish anyway.  A scale that is not finite makes every product NaN (0 * inf), so the
  * integers can be 0.
  */
-static void c_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d)
+static void c_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d, int16_t *s)
 {
-    for (uint32_t b = 0; b < k / Q8_BLOCK; b++, x += Q8_BLOCK, q += Q8_BLOCK) {
+    for (uint32_t b = 0; b < k / QUANT_BLOCK; b++, x += QUANT_BLOCK, q += QUANT_BLOCK, s += 2) {
         uint32_t max = 0;
         float scale, inv;
 
         /* As integers, so that NaN is the largest and no order of comparing changes the result. */
-        for (uint32_t i = 0; i < Q8_BLOCK; i++) {
+        for (uint32_t i = 0; i < QUANT_BLOCK; i++) {
             uint32_t u = vm_bits(x[i]) & 0x7fffffff;
 
             max = u > max ? u : max;
@@ -138,8 +143,11 @@ static void c_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d)
             scale = 0;
         d[b] = scale;
         inv = 1.0f / scale;
-        for (uint32_t i = 0; i < Q8_BLOCK; i++)
+        for (uint32_t i = 0; i < QUANT_BLOCK; i++)
             q[i] = scale != 0 && isfinite(scale) ? (int8_t)rintf(x[i] * inv) : 0;
+        s[0] = s[1] = 0;
+        for (uint32_t i = 0; i < QUANT_BLOCK; i++)
+            s[i / QUANT_HALF] = (int16_t)(s[i / QUANT_HALF] + q[i]);
     }
 }
 
@@ -199,7 +207,7 @@ static void c_softmax(float *x, uint32_t n)
         x[i] = vm_exp(x[i] - m);
         a[i % LANES] += x[i];
     }
-    sum = tree(a);
+    sum = tree(a, LANES);
     for (uint32_t i = 0; i < n; i++)
         x[i] = x[i] / sum;
 }
@@ -268,7 +276,7 @@ static void c_attention_split(const struct attention *a, uint32_t row, uint32_t 
 
             for (uint32_t d = 0; d < dim; d++)
                 lanes[d % LANES] = fmaf(kv_load(k, a->kv_type, d), q[d], lanes[d % LANES]);
-            s[j - base] = tree(lanes) * a->scale;
+            s[j - base] = tree(lanes, LANES) * a->scale;
         }
         part[0] = max_of(s + (begin - base), end - begin);
         for (uint32_t j = begin; j < end; j++) {
@@ -279,7 +287,7 @@ static void c_attention_split(const struct attention *a, uint32_t row, uint32_t 
             for (uint32_t d = 0; d < dim; d++)
                 acc[d] = fmaf(p, kv_load(v, a->kv_type, d), acc[d]);
         }
-        part[1] = tree(l);
+        part[1] = tree(l, LANES);
     }
 }
 

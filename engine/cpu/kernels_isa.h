@@ -8,11 +8,6 @@
 
 #include "engine/cpu/kernels.h"
 
-enum {
-    Q8_BLOCK = 32,       /* weights per Q8_0 block */
-    Q8_BLOCK_BYTES = 34, /* f16 scale, then 32 int8 */
-};
-
 extern const struct kernels kernels_c;
 
 /* Processors differ: only x86-64 builds have the vector versions. */

@@ -44,6 +44,7 @@ void cpu_matmul_piece(struct member *m, const struct mm_piece *p, const struct a
         .xq_ld = a->q_ld,
         .xd = a->d,
         .xd_ld = a->d_ld,
+        .xs = a->s,
         .in = p->in,
         .out = p->out,
         .n_x = p->n_x,
@@ -121,14 +122,14 @@ void cpu_matmul(struct member *m, const struct mm_part *parts, uint32_t n_parts,
 }
 
 static void acts_row(const struct backend *b, const float *x, const float *norm, uint32_t k,
-                     float *f, int8_t *q, float *d)
+                     float *f, int8_t *q, float *d, int16_t *s)
 {
     if (norm) {
         b->k->rmsnorm(x, norm, b->m->hp.rms_eps, k, f);
         x = f;
     }
     if (q)
-        b->k->quantize_q8(x, k, q, d);
+        b->k->quantize_q8(x, k, q, d, s);
 }
 
 void cpu_acts(struct member *m, const float *x, const float *norm, uint32_t k, uint32_t n,
@@ -139,10 +140,12 @@ void cpu_acts(struct member *m, const float *x, const float *norm, uint32_t k, u
     float *f = few ? m->own->few : b->xn;
     int8_t *q = few ? m->own->few_q[slot] : b->xq[slot];
     float *d = few ? m->own->few_d[slot] : b->xd[slot];
+    int16_t *s = few ? m->own->few_s[slot] : b->xs[slot];
     uint32_t begin, end;
 
     assert(!norm || slot == 0);
-    *ret = (struct acts){.f = norm ? f : x, .ld = k, .q = q, .q_ld = k, .d = d, .d_ld = k / 32};
+    *ret = (struct acts){
+        .f = norm ? f : x, .ld = k, .q = q, .q_ld = k, .d = d, .s = s, .d_ld = k / 32};
     if (!norm && !quantise)
         return;
     if (!quantise)
@@ -150,12 +153,12 @@ void cpu_acts(struct member *m, const float *x, const float *norm, uint32_t k, u
     if (few) {
         for (uint32_t t = 0; t < n; t++)
             acts_row(b, x + (size_t)t * k, norm, k, f + (size_t)t * k, q ? q + (size_t)t * k : NULL,
-                     d + (size_t)t * (k / 32));
+                     d + (size_t)t * (k / 32), s + (size_t)t * 2 * (k / 32));
         return;
     }
     while (cpu_take(m, n, 4, &begin, &end))
         for (uint32_t t = begin; t < end; t++)
             acts_row(b, x + (size_t)t * k, norm, k, f + (size_t)t * k, q ? q + (size_t)t * k : NULL,
-                     d + (size_t)t * (k / 32));
+                     d + (size_t)t * (k / 32), s + (size_t)t * 2 * (k / 32));
     cpu_phase(m);
 }

@@ -190,7 +190,7 @@ static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type,
     lanes_sum(n_t, &a, ret);
 }
 
-static ALWAYS_INLINE void direct_rows(const uint32_t n_t, const uint32_t type,
+static ALWAYS_INLINE void direct_tiles(const uint32_t n_t, const uint32_t type,
                                       const struct tile_rows *j)
 {
     for (uint32_t r = 0; r < j->n_r; r += TILE_R) {
@@ -387,21 +387,21 @@ static ALWAYS_INLINE void packed_rows(const uint32_t n_t, const struct tile_rows
 
 static void tiles_f32(const struct tile_rows *j, uint32_t n_t)
 {
-#define CALL(t) direct_rows(t, TENSOR_F32, j)
+#define CALL(t) direct_tiles(t, TENSOR_F32, j)
     TILE_CASES(CALL)
 #undef CALL
 }
 
 static void tiles_f16(const struct tile_rows *j, uint32_t n_t)
 {
-#define CALL(t) direct_rows(t, TENSOR_F16, j)
+#define CALL(t) direct_tiles(t, TENSOR_F16, j)
     TILE_CASES(CALL)
 #undef CALL
 }
 
 static void tiles_bf16(const struct tile_rows *j, uint32_t n_t)
 {
-#define CALL(t) direct_rows(t, TENSOR_BF16, j)
+#define CALL(t) direct_tiles(t, TENSOR_BF16, j)
     TILE_CASES(CALL)
 #undef CALL
 }

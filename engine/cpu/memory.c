@@ -84,6 +84,8 @@ static void carve_shared(struct carve *c, struct backend *b)
     b->xd[0] = place(c, q0 / 32 + rows, f);
     b->xq[1] = place(c, q1, 1);
     b->xd[1] = place(c, q1 / 32 + rows, f);
+    b->xs[0] = place(c, q0 / 32 + rows, 2 * sizeof(int16_t));
+    b->xs[1] = place(c, q1 / 32 + rows, 2 * sizeof(int16_t));
     b->cs = place(c, rows * hp->n_rot, f);
     b->qg = place(c, rows * 2 * head_dims, f);
     b->qc = place(c, rows * head_dims, f);
@@ -127,6 +129,7 @@ static void carve_member(struct carve *c, const struct backend *b, struct cpu_me
     for (int i = 0; i < 2; i++) {
         m->few_q[i] = place(c, (uint64_t)FEW_ROWS * b->max_in, 1);
         m->few_d[i] = place(c, (uint64_t)FEW_ROWS * b->max_in / 32, f);
+        m->few_s[i] = place(c, (uint64_t)FEW_ROWS * b->max_in / 32, 2 * sizeof(int16_t));
     }
     m->hidden = place(c, (uint64_t)FEW_ROWS * hp->n_embd, f);
     m->pairs = place(c, (uint64_t)FEW_ROWS * 2 * hp->n_embd, f);

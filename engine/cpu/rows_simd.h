@@ -11,6 +11,7 @@
 #include "engine/cpu/kernels_isa.h"
 #include "engine/cpu/lanes_simd.h"
 #include "engine/cpu/matmul_simd.h"
+#include "engine/quant.h"
 
 /* The statement, given last, for i = 0, VF, ... with n = VF, and for what is left with n = total -
  * i. */
@@ -29,17 +30,51 @@
 
 static void simd_to_float(const void *row, uint32_t type, uint32_t k, float *y)
 {
-    const uint8_t *p = row;
+    if (quant_is(type))
+        quant_to_float(type, row, k, y); /* embeddings: a row per token */
+    else
+        floats_of(row, type, k, y);
+}
 
-    if (type != TENSOR_Q8_0) {
-        floats_of(p, type, k, y);
-        return;
-    }
-    for (uint32_t b = 0; b < k / Q8_BLOCK; b++, p += Q8_BLOCK_BYTES, y += Q8_BLOCK) {
-        vf d = vf_set1(load_half(p));
+/* The sums of the halves of 32 bytes. */
+static ALWAYS_INLINE void sum_halves(const int8_t *q, int16_t *s)
+{
+    __m256i v = _mm256_loadu_si256((const __m256i *)q);
 
-        UNROLLED_BY (i, 0, Q8_BLOCK, VF)
-            vf_store(y + i, vf_mul(d, vf_load_i8((const int8_t *)p + 2 + i)), VF);
+    v = _mm256_maddubs_epi16(_mm256_set1_epi8(1), v);
+    v = _mm256_madd_epi16(v, _mm256_set1_epi16(1));
+    v = _mm256_hadd_epi32(v, v);
+    v = _mm256_hadd_epi32(v, v);
+    s[0] = (int16_t)_mm256_extract_epi32(v, 0);
+    s[1] = (int16_t)_mm256_extract_epi32(v, 4);
+}
+
+static void simd_quantize_q8(const float *x, uint32_t k, int8_t *q, float *d, int16_t *s)
+{
+    for (uint32_t b = 0; b < k / QUANT_BLOCK; b++, x += QUANT_BLOCK, q += QUANT_BLOCK, s += 2) {
+        vi max = vi_set1(0);
+        uint32_t lane[VF], m = 0;
+        float scale, inv;
+
+        /* As integers, so that NaN is the largest and no order of comparing changes the result. */
+        UNROLLED_BY (i, 0, QUANT_BLOCK, VF)
+            max = vi_max(vi_and(vf_bits(vf_load(x + i, VF)), vi_set1(0x7fffffff)), max);
+        memcpy(lane, &max, sizeof(lane));
+        for (uint32_t i = 0; i < VF; i++)
+            m = lane[i] > m ? lane[i] : m;
+        scale = vm_float(m) / 127.0f;
+        if (scale < 0x1p-126f) /* see kernels_c.c */
+            scale = 0;
+        d[b] = scale;
+        if (scale == 0 || !isfinite(scale)) {
+            memset(q, 0, QUANT_BLOCK);
+            s[0] = s[1] = 0;
+            continue;
+        }
+        inv = 1.0f / scale;
+        UNROLLED_BY (i, 0, QUANT_BLOCK, VF)
+            vf_store_i8(q + i, vf_mul(vf_load(x + i, VF), vf_set1(inv)));
+        sum_halves(q, s);
     }
 }
 

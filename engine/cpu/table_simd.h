@@ -9,20 +9,20 @@
 #include "engine/cpu/attention_simd.h"
 #include "engine/cpu/delta_simd.h"
 #include "engine/cpu/matmul_simd.h"
-#include "engine/cpu/q8_simd.h"
+#include "engine/cpu/quant_simd.h"
 #include "engine/cpu/rows_simd.h"
 
 static size_t simd_matmul_scratch(uint32_t k)
 {
-    size_t f = float_panel_bytes(k), q = q8_scratch(k);
+    size_t f = float_panel_bytes(k), q = packed_scratch(k);
 
     return ((f > q ? f : q) + 63) & ~(size_t)63;
 }
 
 static void simd_matmul(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
 {
-    if (m->type == TENSOR_Q8_0)
-        matmul_q8(m, r0, r1, scratch);
+    if (quant_is(m->type))
+        matmul_quant(m, r0, r1, scratch);
     else
         matmul_float(m, r0, r1, scratch);
 }

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes times bytes with AVX-512 VNNI: vpdpbusd adds the four products of a quad to 32 bits.  It
+ * multiplies unsigned by signed: signed weights are moved up by 128 first, and 128 times the sum of
+ * the activations, taken off beforehand, moves the result back.  All of it is exact.
+ */
+#ifndef ENGINE_CPU_QUANT_AVX512_H
+#define ENGINE_CPU_QUANT_AVX512_H
+
+#include "engine/cpu/simd_avx512.h"
+
+enum { QUANT_T = 8 };
+#define QUANT_CASES(call)                                                                          \
+    switch (n_t) {                                                                                 \
+    case 1:                                                                                        \
+        call(1);                                                                                   \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        call(2);                                                                                   \
+        break;                                                                                     \
+    case 3:                                                                                        \
+        call(3);                                                                                   \
+        break;                                                                                     \
+    case 4:                                                                                        \
+        call(4);                                                                                   \
+        break;                                                                                     \
+    case 5:                                                                                        \
+        call(5);                                                                                   \
+        break;                                                                                     \
+    case 6:                                                                                        \
+        call(6);                                                                                   \
+        break;                                                                                     \
+    case 7:                                                                                        \
+        call(7);                                                                                   \
+        break;                                                                                     \
+    default:                                                                                       \
+        call(8);                                                                                   \
+        break;                                                                                     \
+    }
+
+static ALWAYS_INLINE vf vi_to_floats(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
+static ALWAYS_INLINE vi vi_load_set1(const void *p)
+{
+    int v;
+
+    memcpy(&v, p, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+
+static ALWAYS_INLINE vi vi_set1_16(int x)
+{
+    return _mm512_set1_epi16((short)x);
+}
+
+static ALWAYS_INLINE vi vi_madd16(vi a, vi b)
+{
+    return _mm512_madd_epi16(a, b);
+}
+
+#include "engine/cpu/quant_packed.h"
+
+static ALWAYS_INLINE void quant_dots(const uint32_t n_t, const struct packed_kind k,
+                                     const uint8_t *p, const int8_t *const *x,
+                                     const int16_t *const *xs, vi *s)
+{
+    const vi up = _mm512_set1_epi8((char)0x80), zero = _mm512_setzero_si512();
+    vi first[QUANT_T];
+
+    UNROLLED (t, n_t) {
+        s[t] = k.is_signed ? vi_madd16(vi_load_set1(xs[t]), vi_set1_16(-128)) : zero;
+        first[t] = zero;
+    }
+    UNROLLED (q, QUANT_QUADS) {
+        vi w = _mm512_loadu_si512(p + q * PACKED_F);
+
+        if (k.is_signed)
+            w = _mm512_xor_si512(w, up);
+        if (k.halves && q == QUANT_QUADS / 2)
+            UNROLLED (t, n_t) {
+                first[t] = s[t];
+                s[t] = zero;
+            }
+        UNROLLED (t, n_t)
+            s[t] = _mm512_dpbusd_epi32(s[t], w, vi_load_set1(x[t] + (size_t)q * 4));
+    }
+    if (k.halves) {
+        vi both = _mm512_loadu_si512(p + PACKED_Q + (size_t)(1 + k.min) * PACKED_F);
+        vi lo = _mm512_srai_epi32(_mm512_slli_epi32(both, 16), 16),
+           hi = _mm512_srai_epi32(both, 16);
+
+        UNROLLED (t, n_t)
+            s[t] = _mm512_add_epi32(_mm512_mullo_epi32(first[t], lo), _mm512_mullo_epi32(s[t], hi));
+    }
+}
+
+#endif

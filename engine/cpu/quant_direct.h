@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Quantised products of a few activation rows: decode.  A row's blocks are used where they lie, as
+ * one stream, eight at a time: their sums of integers are turned into the eight lanes of a vector,
+ * so that the float steps of kernels.h are done once for eight blocks.
+ */
+#ifndef ENGINE_CPU_QUANT_DIRECT_H
+#define ENGINE_CPU_QUANT_DIRECT_H
+
+#include "engine/cpu/matmul_simd.h"
+#include "engine/cpu/quant_unpack.h"
+
+enum { DIRECT_X = 4 }; /* activation rows at most */
+
+/* The even columns of two vectors of pairs plus the odd ones: [a b a b …]. */
+static ALWAYS_INLINE __m256i join16(__m256i a, __m256i b)
+{
+    return _mm256_add_epi16(_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b));
+}
+
+static ALWAYS_INLINE __m256i join16x2(__m256i a, __m256i b)
+{
+    return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+
+static ALWAYS_INLINE __m256i join16x4(__m256i a, __m256i b)
+{
+    return _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+}
+
+static ALWAYS_INLINE __m256i join32(__m256i a, __m256i b)
+{
+    return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+
+static ALWAYS_INLINE __m256i join32x2(__m256i a, __m256i b)
+{
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+}
+
+static ALWAYS_INLINE __m256i join128(__m256i a, __m256i b)
+{
+    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                            _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+/* Sixteen sums of 16 bits to eight of 32, those of the two halves added. */
+static ALWAYS_INLINE __m256i widen(__m256i v)
+{
+    return _mm256_add_epi32(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(v)),
+                            _mm256_cvtepi16_epi32(_mm256_extracti128_si256(v, 1)));
+}
+
+/* Eight vectors of sums to one: lane i is the sum of v[i]. */
+static ALWAYS_INLINE __m256i sum_eight32(const __m256i *v)
+{
+    __m256i a = join32x2(join32(v[0], v[1]), join32(v[2], v[3]));
+    __m256i b = join32x2(join32(v[4], v[5]), join32(v[6], v[7]));
+
+    return join128(a, b);
+}
+
+/* The same of 16 bits, as long as the sums fit there. */
+static ALWAYS_INLINE __m256i sum_eight16(const __m256i *v, const bool all_fit)
+{
+    __m256i a = join16x2(join16(v[0], v[1]), join16(v[2], v[3]));
+    __m256i b = join16x2(join16(v[4], v[5]), join16(v[6], v[7]));
+
+    return all_fit ? widen(join16x4(a, b)) : join128(widen(a), widen(b));
+}
+
+/* Two 16-bit scales, side by side, to the halves of a vector. */
+static ALWAYS_INLINE __m256i spread_scale(const int16_t *scale)
+{
+    return _mm256_set_m128i(_mm_set1_epi16(scale[1]), _mm_set1_epi16(scale[0]));
+}
+
+/*
+ * The products of the first n blocks of a group, `u` their integers, with one activation row; 0 in
+ * the other lanes.
+ */
+static ALWAYS_INLINE __m256i direct_sums(const uint32_t type, const __m256i *u, uint32_t n,
+                                         const int16_t *scale, const int8_t *x)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    const bool halves = quant_has_halves(type);
+    const uint32_t sums16 = halves ? 1 : quant_sums16(type);
+    __m256i s[QUANT_SUPER];
+
+    UNROLLED (i, QUANT_SUPER) {
+        __m256i xi;
+
+        s[i] = _mm256_setzero_si256();
+        if (i >= n)
+            continue;
+        xi = load_32(x + (size_t)i * QUANT_BLOCK);
+        s[i] = quant_is_signed(type)
+                   ? _mm256_maddubs_epi16(_mm256_abs_epi8(u[i]), _mm256_sign_epi8(xi, u[i]))
+                   : _mm256_maddubs_epi16(u[i], xi);
+        if (halves)
+            s[i] = _mm256_madd_epi16(s[i], spread_scale(scale + 2 * (size_t)i));
+        else if (sums16 < 4)
+            s[i] = _mm256_madd_epi16(s[i], ones);
+    }
+    return sums16 >= 4 ? sum_eight16(s, sums16 >= 8) : sum_eight32(s);
+}
+
+struct direct {
+    const uint8_t *w; /* the row */
+    uint32_t n_blocks;
+    const int8_t *x[DIRECT_X];
+    const float *dx[DIRECT_X];
+    const int16_t *xs[DIRECT_X];
+};
+
+/*
+ * The first n blocks of the group at p, blocks b.. of the row.  Fewer than eight are the rest of a
+ * row: the other lanes are left alone.
+ */
+static ALWAYS_INLINE void direct_group(const uint32_t n_t, const uint32_t type,
+                                       const struct direct *j, const uint8_t *p, uint32_t b,
+                                       const bool whole, uint32_t n, __m256 *a)
+{
+    const __m256i mask =
+        _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    struct quant_scales sc;
+    int16_t scale[2 * QUANT_SUPER];
+    __m256i u[QUANT_SUPER];
+
+    quant_load_scales(type, p, n, &sc);
+    if (quant_has_halves(type))
+        _mm256_storeu_si256((__m256i *)scale, sc.scale);
+    UNROLLED (i, QUANT_SUPER)
+        u[i] = whole || i < n ? quant_unpack(type, p, i) : _mm256_setzero_si256();
+    UNROLLED (t, n_t) {
+        const void *xs = j->xs[t] + 2 * (size_t)b;
+        __m256 dx = whole ? _mm256_loadu_ps(j->dx[t] + b) : _mm256_maskload_ps(j->dx[t] + b, mask);
+        __m256i sums = whole ? load_32(xs) : _mm256_maskload_epi32(xs, mask);
+        __m256i s = direct_sums(type, u, n, scale, j->x[t] + (size_t)b * QUANT_BLOCK);
+        __m256 v;
+
+        if (quant_offset(type))
+            s = _mm256_add_epi32(s, _mm256_madd_epi16(sums, sc.min));
+        v = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s), _mm256_mul_ps(sc.d, dx), a[t]);
+        if (quant_is_min(type)) {
+            __m256 m = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums, sc.min));
+
+            v = _mm256_fmadd_ps(sc.m, _mm256_mul_ps(dx, m), v);
+        }
+        a[t] = whole ? v : _mm256_blendv_ps(a[t], v, _mm256_castsi256_ps(mask));
+    }
+}
+
+static ALWAYS_INLINE void direct_row(const uint32_t n_t, const uint32_t type,
+                                     const struct direct *j, float *ret)
+{
+    const uint32_t bytes = quant_group_bytes(type);
+    const uint8_t *p = j->w;
+    __m256 a[DIRECT_X];
+    uint32_t b = 0;
+
+    UNROLLED (t, n_t)
+        a[t] = _mm256_setzero_ps();
+    for (; b + QUANT_SUPER <= j->n_blocks; b += QUANT_SUPER, p += bytes) {
+        UNROLLED_BY (o, 0, bytes, 64)
+            prefetch(p, STREAM_AHEAD + o);
+        direct_group(n_t, type, j, p, b, true, QUANT_SUPER, a);
+    }
+    if (!quant_is_super(type) && b < j->n_blocks)
+        direct_group(n_t, type, j, p, b, false, j->n_blocks - b, a);
+    UNROLLED (t, n_t)
+        ret[t] = tree8(a[t]);
+}
+
+static ALWAYS_INLINE void direct_rows(const uint32_t type, const struct matmul *m, uint32_t r0,
+                                      uint32_t r1)
+{
+    struct direct j = {.n_blocks = m->k / QUANT_BLOCK};
+
+    /* Three are done as four, the last twice. */
+    for (uint32_t t = 0; t < DIRECT_X; t++) {
+        uint32_t row = t < m->n_x ? t : m->n_x - 1;
+        size_t x = m->in ? m->in[row] : row;
+
+        j.x[t] = m->xq + x * m->xq_ld;
+        j.dx[t] = m->xd + x * m->xd_ld;
+        j.xs[t] = m->xs + x * 2 * m->xd_ld;
+    }
+    for (uint32_t r = r0; r < r1; r++) {
+        float v[DIRECT_X];
+
+        j.w = (const uint8_t *)m->w + r * m->row_bytes;
+        if (m->n_x == 1)
+            direct_row(1, type, &j, v);
+        else if (m->n_x == 2)
+            direct_row(2, type, &j, v);
+        else
+            direct_row(4, type, &j, v);
+        for (uint32_t t = 0; t < m->n_x; t++) {
+            float *y = m->y + (m->out ? m->out[t] : t) * m->y_ld + r;
+
+            *y = m->acc ? *y + v[t] : v[t];
+        }
+    }
+}
+
+#endif
