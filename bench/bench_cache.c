@@ -106,7 +106,7 @@ static int request(struct bench *b, uint32_t n_pages, const uint32_t *at, uint32
     r = cache_pin(b->cache, b->space, &f.best, b->now, &pin);
     if (r < 0)
         return fail("pin", r);
-    (void)cache_supersede(b->cache, b->space, b->tokens, n, 0, b->now);
+    (void)cache_supersede(b->cache, b->space, b->tokens, n, 0);
     cache_cursor_init(b->cache, b->space, &pin, &u);
     cache_unpin(b->cache, &pin);
     while (u.n_pages < n_pages && r == 0) {
@@ -119,7 +119,7 @@ static int request(struct bench *b, uint32_t n_pages, const uint32_t *at, uint32
                 continue;
             for (uint32_t k = 0; k < CHECKPOINT_UNITS; k++)
                 units[k] = take_unit(b);
-            r = cache_add_checkpoint(b->cache, &u, NULL, at[i], CACHE_AT_TURN, units, b->now);
+            r = cache_add_checkpoint(b->cache, &u, NULL, at[i], CACHE_AT_TURN, units);
         }
     }
     if (r == 0 && cache_park(b->cache, &u, &end, b->now) == 0)

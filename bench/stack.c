@@ -234,7 +234,7 @@ int stack_demote(struct stack *s, struct err_text *e)
     for (int i = 0; i < 2 && r == 0; i++) {
         uint32_t coming;
 
-        (void)cache_shed(s->cache, engine_units(s->engine)->n, clock_ns(), &coming);
+        (void)cache_shed(s->cache, engine_units(s->engine)->n, &coming);
         r = stack_settle(s, e);
     }
     return r < 0 ? r : expect_empty(s, e);
@@ -246,6 +246,6 @@ int stack_forget(struct stack *s, struct err_text *e)
 
     if (r < 0)
         return r;
-    (void)cache_clear(s->cache, clock_ns());
+    (void)cache_clear(s->cache);
     return expect_empty(s, e);
 }

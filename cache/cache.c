@@ -75,7 +75,7 @@ void cache_free(struct cache *c)
         struct cache_move *m = c->ready;
 
         c->ready = m->next;
-        cache_move_done(c, m, false, 0);
+        cache_move_done(c, m, false);
     }
     assert(c->n_moves == 0);
     for (s = c->spaces; s; s = s->next)
@@ -93,11 +93,10 @@ void cache_free(struct cache *c)
     free(c);
 }
 
-void cache_set_limits(struct cache *c, const struct cache_limits *l, uint64_t now)
+void cache_set_limits(struct cache *c, const struct cache_limits *l)
 {
     const uint32_t most = c->limits.ram_units > l->ram_units ? c->limits.ram_units : l->ram_units;
 
-    (void)now;
     /* What is held stays, over the limit, until it is let go: the arena must not refuse it. */
     if (most > arena_max_units(c->o.arena))
         (void)arena_set_max(c->o.arena, most);

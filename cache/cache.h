@@ -106,7 +106,7 @@ int cache_new(const struct cache_options *o, const struct cache_ops *ops, struct
 /* No pin, cursor or move may be left. */
 void cache_free(struct cache *c);
 /* Evicts down to lowered limits (what is held stays until it is let go). */
-void cache_set_limits(struct cache *c, const struct cache_limits *l, uint64_t now);
+void cache_set_limits(struct cache *c, const struct cache_limits *l);
 /* The request that what happens next is done for; 0: none. */
 void cache_set_cause(struct cache *c, uint64_t request);
 
@@ -245,7 +245,7 @@ enum cache_kind { /* of a checkpoint; may be several */
  * published).  0; -ENOENT when pos is not (or no longer) on a published page; -ENOMEM; -ESTALE.
  */
 int cache_add_checkpoint(struct cache *c, struct cache_cursor *u, const int32_t *tail, uint32_t pos,
-                         unsigned int kinds, const uint32_t *units, uint64_t now);
+                         unsigned int kinds, const uint32_t *units);
 /* Whether there is one at `pos` of the pages [0, pos) of the cursor's path. */
 bool cache_has_checkpoint(const struct cache *c, const struct cache_cursor *u, const int32_t *tail,
                           uint32_t pos);
@@ -268,7 +268,7 @@ bool cache_resume_conversation(struct cache *c, uint64_t id, uint64_t now);
  * only its tail goes.  Returns how many.
  */
 uint32_t cache_supersede(struct cache *c, struct cache_space *s, const int32_t *tokens, uint32_t n,
-                         uint64_t own, uint64_t now);
+                         uint64_t own);
 
 /* The end of a request: its conversation is parked at n_tokens. */
 struct cache_ending {
@@ -288,7 +288,7 @@ void cache_abandon_conversation(struct cache *c, uint64_t id, uint64_t now);
 
 /* Logits that are not finite: the whole path goes, with everything that hangs on its first page,
  * out of every tier, held or not. */
-void cache_drop_path(struct cache *c, struct cache_cursor *u, uint64_t now);
+void cache_drop_path(struct cache *c, struct cache_cursor *u);
 
 /* --- tiers -------------------------------------------------------------------------------------
  */
@@ -300,10 +300,10 @@ uint32_t cache_idle_vram(const struct cache *c);
  * just let go; what could be in ram is queued to be copied first, and *ret_coming counts those
  * units: call again when moves are done.  Returns units given back now.
  */
-uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_coming);
+uint32_t cache_shed(struct cache *c, uint32_t n, uint32_t *ret_coming);
 /* The next copy to ram, urgent ones first; NULL: nothing to do, or no room. */
-struct cache_move *cache_next_write_back(struct cache *c, uint64_t now);
-void cache_move_done(struct cache *c, struct cache_move *m, bool ok, uint64_t now);
+struct cache_move *cache_next_write_back(struct cache *c);
+void cache_move_done(struct cache *c, struct cache_move *m, bool ok);
 
 /* --- what there is -----------------------------------------------------------------------------
  */
@@ -348,11 +348,11 @@ uint32_t cache_entry_tokens(const struct cache *c, uint64_t id, int32_t *ret, ui
 
 /* One tier down: vram to ram (at once what has a copy there, else when it is copied), ram to
  * nothing.  forget: out of all.  0, -ENOENT, or -EBUSY (somebody holds it). */
-int cache_evict(struct cache *c, uint64_t id, bool forget, uint64_t now);
+int cache_evict(struct cache *c, uint64_t id, bool forget);
 /* Forgets everything that nobody holds and that is not pinned; the conversations forgotten. */
-uint32_t cache_clear(struct cache *c, uint64_t now);
+uint32_t cache_clear(struct cache *c);
 /* Roots that are not pinned become ordinary prefixes; how many. */
-uint32_t cache_clear_roots(struct cache *c, uint64_t now);
+uint32_t cache_clear_roots(struct cache *c);
 /* A root for everybody, until unpinned: its path is in the shared space too, by reference.  0,
  * -ENOENT, -ENOMEM. */
 int cache_pin_root(struct cache *c, uint64_t id, bool pinned, uint64_t now);

@@ -358,11 +358,10 @@ static bool evict_vram(struct cache *c, struct cache_entry_object *e)
     return any;
 }
 
-int cache_evict(struct cache *c, uint64_t id, bool forget, uint64_t now)
+int cache_evict(struct cache *c, uint64_t id, bool forget)
 {
     struct cache_entry_object *e = entry_find(c, id);
 
-    (void)now;
     if (!e)
         return -ENOENT;
     if (is_held(e) || e->is_pinned)
@@ -391,11 +390,10 @@ static void clear_below(struct cache *c, struct cache_node *n)
     }
 }
 
-uint32_t cache_clear(struct cache *c, uint64_t now)
+uint32_t cache_clear(struct cache *c)
 {
     uint32_t n = 0;
 
-    (void)now;
     for (uint32_t i = c->n_entries; i-- > 0;) {
         struct cache_entry_object *e = c->entries[i];
 
@@ -411,11 +409,10 @@ uint32_t cache_clear(struct cache *c, uint64_t now)
     return n;
 }
 
-uint32_t cache_clear_roots(struct cache *c, uint64_t now)
+uint32_t cache_clear_roots(struct cache *c)
 {
     uint32_t n = 0;
 
-    (void)now;
     for (uint32_t i = c->n_entries; i-- > 0;) {
         struct cache_entry_object *e = c->entries[i];
 

@@ -386,12 +386,11 @@ static void shed(struct hunt *h, uint32_t held, uint32_t n)
     }
 }
 
-uint32_t cache_shed(struct cache *c, uint32_t n, uint64_t now, uint32_t *ret_coming)
+uint32_t cache_shed(struct cache *c, uint32_t n, uint32_t *ret_coming)
 {
     const uint32_t held = c->held[CACHE_VRAM];
     uint32_t freed;
 
-    (void)now;
     for (int pass = 0; pass < 2; pass++) {
         struct hunt h;
 

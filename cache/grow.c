@@ -117,13 +117,12 @@ bool cache_has_checkpoint(const struct cache *c, const struct cache_cursor *u, c
 }
 
 int cache_add_checkpoint(struct cache *c, struct cache_cursor *u, const int32_t *tail, uint32_t pos,
-                         unsigned int kinds, const uint32_t *units, uint64_t now)
+                         unsigned int kinds, const uint32_t *units)
 {
     struct cache_node *n = page_at(u, tail, pos);
     struct cache_checkpoint *k;
     int r = 0;
 
-    (void)now;
     if (cache_cursor_is_dead(u))
         return -ESTALE;
     if (!n || !has_checkpoints(c))
@@ -240,13 +239,12 @@ static void flag_tail(struct cache *c, struct cache_entry_object *e)
 }
 
 uint32_t cache_supersede(struct cache *c, struct cache_space *s, const int32_t *tokens, uint32_t n,
-                         uint64_t own, uint64_t now)
+                         uint64_t own)
 {
     struct cache_node *last;
     const uint32_t common = path_stamp(c, s, tokens, n, &last);
     uint32_t count = 0;
 
-    (void)now;
     for (uint32_t i = 0; i < c->n_entries; i++) {
         struct cache_entry_object *e = c->entries[i];
         struct mark *end = &e->marks[MARK_END];
@@ -432,11 +430,10 @@ static struct cache_node *same_page(const struct cache_space *s, const struct ca
     return alike && (common == n->n_tokens || common == x->n_tokens) ? x : NULL;
 }
 
-void cache_drop_path(struct cache *c, struct cache_cursor *u, uint64_t now)
+void cache_drop_path(struct cache *c, struct cache_cursor *u)
 {
     struct cache_node *n = u->node, *twin;
 
-    (void)now;
     if (cache_cursor_is_dead(u) || !n->parent)
         return;
     while (n->parent->parent)

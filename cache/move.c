@@ -196,12 +196,11 @@ static void requeue_starved(struct cache *c)
     }
 }
 
-struct cache_move *cache_next_write_back(struct cache *c, uint64_t now)
+struct cache_move *cache_next_write_back(struct cache *c)
 {
     struct cache_move *m;
     struct cache_node *n;
 
-    (void)now;
     if (!c->ready && c->ram_freed && c->held[CACHE_RAM] < c->limits.ram_units)
         requeue_starved(c);
     while (!c->ready && (n = c->dirty.first)) {
@@ -380,14 +379,13 @@ static void check_done(struct cache *c, struct cache_move *m, enum cache_tier to
     }
 }
 
-void cache_move_done(struct cache *c, struct cache_move *m, bool ok, uint64_t now)
+void cache_move_done(struct cache *c, struct cache_move *m, bool ok)
 {
     const enum cache_tier to = m->load ? CACHE_VRAM : CACHE_RAM;
     const uint64_t bytes = m->n_units * c->o.unit_bytes;
     struct cache_node *n = m->node ? m->node : m->checkpoint->home;
     bool leaving;
 
-    (void)now;
     if (!ok) {
         c->st.failed_moves++;
         cache_tell(c, CACHE_REFUSED, CACHE_WHY_FAILED, to, NULL, bytes);

@@ -124,6 +124,6 @@ void reuse_apply(struct server *s, const struct options *o)
     if (!s->cache)
         return;
     l = limits_of(s, o);
-    cache_set_limits(s->cache, &l, clock_ns());
+    cache_set_limits(s->cache, &l);
     sched_cache_changed(s->sched);
 }

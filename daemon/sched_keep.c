@@ -137,8 +137,7 @@ static void publish_checks(struct sched *s, struct run *run, uint32_t end)
             at = &k->next;
             continue;
         }
-        rc = cache_add_checkpoint(s->o.cache, &run->cursor, tail, k->pos, k->kinds, k->units,
-                                  clock_ns());
+        rc = cache_add_checkpoint(s->o.cache, &run->cursor, tail, k->pos, k->kinds, k->units);
         if (rc < 0)
             failed(run, rc);
         else if (run->r->decision)
@@ -255,8 +254,7 @@ static void park(struct sched *s, struct run *run)
     uint32_t n;
 
     /* What it generated may have left a stored answer behind. */
-    n = cache_supersede(s->o.cache, run->space, run->ids, run->n_ran, run->conversation,
-                        clock_ns());
+    n = cache_supersede(s->o.cache, run->space, run->ids, run->n_ran, run->conversation);
     id = cache_park(s->o.cache, &run->cursor, &end, clock_ns());
     slot->remembers = id;
     slot->last_used = run->order;
@@ -279,7 +277,7 @@ void keep_drop(struct sched *s, struct run *run)
     if (u.n_pages == 0 && run->pin.held)
         u.node = run->pin.m.node;
     cache_set_cause(s->o.cache, run->r->id);
-    cache_drop_path(s->o.cache, &u, clock_ns());
+    cache_drop_path(s->o.cache, &u);
 }
 
 void keep_end(struct sched *s, struct run *run, bool parked_itself)

@@ -464,8 +464,8 @@ void mount_begin(struct sched *s, struct slot *slot, const struct cache_found *f
         run->conversation = m->conversation;
     decide(s, slot, run, f, m, why);
     if (run->space) {
-        const uint32_t n = cache_supersede(s->o.cache, run->space, run->ids, run->n_ids,
-                                           run->conversation, clock_ns());
+        const uint32_t n =
+            cache_supersede(s->o.cache, run->space, run->ids, run->n_ids, run->conversation);
 
         if (run->r->decision)
             run->r->decision->n_superseded += n;

@@ -33,7 +33,7 @@ static void fail_all(struct sched *s, struct cache_move *moves)
         struct cache_move *m = moves;
 
         moves = m->next;
-        cache_move_done(s->o.cache, m, false, clock_ns());
+        cache_move_done(s->o.cache, m, false);
     }
 }
 
@@ -103,7 +103,7 @@ static struct cache_move *next_write_back(struct sched *s, uint32_t n_gathered)
         if (st.tier[CACHE_RAM].units_coming <= s->n_writing + n_gathered)
             return NULL;
     }
-    return cache_next_write_back(s->o.cache, clock_ns());
+    return cache_next_write_back(s->o.cache);
 }
 
 void moves_pump(struct sched *s)
@@ -158,7 +158,7 @@ void moves_done(struct sched *s, struct job *j)
         struct cache_move *m = t->moves;
 
         t->moves = m->next;
-        cache_move_done(s->o.cache, m, ok, clock_ns());
+        cache_move_done(s->o.cache, m, ok);
     }
     if (slot) {
         slot->n_loads--;

@@ -68,8 +68,7 @@ uint32_t pages_free_up(struct sched *s, uint32_t n)
     const struct units *u = engine_units(s->engine);
 
     /* Again, as what it gives back may be a running sequence's too. */
-    while (s->o.cache && u->n_free < n &&
-           cache_shed(s->o.cache, n - u->n_free, clock_ns(), &s->n_coming) > 0)
+    while (s->o.cache && u->n_free < n && cache_shed(s->o.cache, n - u->n_free, &s->n_coming) > 0)
         ;
     return u->n_free;
 }

@@ -265,7 +265,7 @@ int verb_cache_evict(const struct verb_context *c, json_t *parameters, json_t **
     if (r == 0)
         r = get_cache(c, &cache, e);
     if (r == 0)
-        r = result(cache_evict(cache, id, json_is_true(forget), clock_ns()), id, e);
+        r = result(cache_evict(cache, id, json_is_true(forget)), id, e);
     return r < 0 ? r : done(c, json_object(), ret);
 }
 
@@ -278,8 +278,7 @@ int verb_cache_clear(const struct verb_context *c, json_t *parameters, json_t **
     (void)parameters;
     if (r < 0)
         return r;
-    return done(c, json_pack("{s:I}", "conversations", (json_int_t)cache_clear(cache, clock_ns())),
-                ret);
+    return done(c, json_pack("{s:I}", "conversations", (json_int_t)cache_clear(cache)), ret);
 }
 
 int verb_roots_clear(const struct verb_context *c, json_t *parameters, json_t **ret,
@@ -291,8 +290,7 @@ int verb_roots_clear(const struct verb_context *c, json_t *parameters, json_t **
     (void)parameters;
     if (r < 0)
         return r;
-    return done(c, json_pack("{s:I}", "roots", (json_int_t)cache_clear_roots(cache, clock_ns())),
-                ret);
+    return done(c, json_pack("{s:I}", "roots", (json_int_t)cache_clear_roots(cache)), ret);
 }
 
 static int pin(const struct verb_context *c, json_t *parameters, bool pinned, json_t **ret,

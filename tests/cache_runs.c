@@ -81,7 +81,7 @@ void cw_run_begin(struct cw_run *r, struct cw_world *w, struct cache_space *s,
         r->conversation = m->conversation;
     ck_assert_int_eq(cache_pin(w->cache, s, m, w->now, &r->pin), 0);
     ck_assert_ptr_eq(r->pin.m.space, s);
-    r->n_superseded = cache_supersede(w->cache, s, q->t, q->n_prompt, r->conversation, w->now);
+    r->n_superseded = cache_supersede(w->cache, s, q->t, q->n_prompt, r->conversation);
 }
 
 int cw_run_load(struct cw_run *r)
@@ -207,8 +207,8 @@ static void publish_captures(struct cw_run *r, uint32_t pos)
         if (!c->done || c->pos > pos)
             continue;
         if (!r->dead)
-            set_dead(r, cache_add_checkpoint(w->cache, &r->cursor, tail, c->pos, c->kinds, c->units,
-                                             w->now));
+            set_dead(r,
+                     cache_add_checkpoint(w->cache, &r->cursor, tail, c->pos, c->kinds, c->units));
         ck_assert(r->dead || cache_has_checkpoint(w->cache, &r->cursor, tail, c->pos));
         if (!r->dead && c->pos > r->last_checkpoint)
             r->last_checkpoint = c->pos;
@@ -277,7 +277,7 @@ uint64_t cw_run_park(struct cw_run *r)
     publish_captures(r, r->n);
     if (!r->dead && r->q.root && r->q.root <= r->n)
         r->root = cache_make_root(w->cache, &r->cursor, tail, r->q.root, w->now);
-    r->n_superseded += cache_supersede(w->cache, r->space, r->q.t, r->n, r->conversation, w->now);
+    r->n_superseded += cache_supersede(w->cache, r->space, r->q.t, r->n, r->conversation);
     e.n_tokens = w->o.checkpoint_units ? r->last_checkpoint : r->n;
     /* The one that was resumed at may have left since. */
     if (w->o.checkpoint_units && !cache_has_checkpoint(w->cache, &r->cursor, tail, e.n_tokens))

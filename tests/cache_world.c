@@ -97,7 +97,7 @@ uint32_t cw_take(struct cw_world *w)
 
 uint32_t cw_shed(struct cw_world *w, uint32_t n, uint32_t *ret_coming)
 {
-    uint32_t coming = 0, got = cache_shed(w->cache, n, w->now, &coming);
+    uint32_t coming = 0, got = cache_shed(w->cache, n, &coming);
 
     if (ret_coming)
         *ret_coming = coming;
@@ -154,7 +154,7 @@ void cw_begin_moves(struct cw_world *w, struct cache_move *list)
 
 bool cw_begin_write_back(struct cw_world *w)
 {
-    struct cache_move *m = cache_next_write_back(w->cache, w->now);
+    struct cache_move *m = cache_next_write_back(w->cache);
 
     if (!m)
         return false;
@@ -179,7 +179,7 @@ void cw_end_move(struct cw_world *w, uint32_t at, bool ok)
         if (ok && !m->load && m->n_tokens)
             memset(ram + m->n_tokens, 0, (CACHE_PAGE - m->n_tokens) * sizeof *ram);
     }
-    cache_move_done(w->cache, m, ok, w->now);
+    cache_move_done(w->cache, m, ok);
 }
 
 void cw_end_moves(struct cw_world *w, bool ok)

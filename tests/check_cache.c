@@ -238,15 +238,14 @@ START_TEST(a_checkpoint_needs_a_published_page)
     cw_run_begin(r, w, w->space, &q, false);
     ck_assert(cw_run_start(r));
     ck_assert(cw_run_read(r, 63));
-    ck_assert_int_eq(
-        cache_add_checkpoint(w->cache, &r->cursor, q.t, 63, CACHE_AT_TURN, units, w->now), -ENOENT);
+    ck_assert_int_eq(cache_add_checkpoint(w->cache, &r->cursor, q.t, 63, CACHE_AT_TURN, units),
+                     -ENOENT);
     ck_assert(cw_run_read(r, 37));
-    ck_assert_int_eq(
-        cache_add_checkpoint(w->cache, &r->cursor, q.t + 64, 65, CACHE_AT_TURN, units, w->now),
-        -ENOENT);
+    ck_assert_int_eq(cache_add_checkpoint(w->cache, &r->cursor, q.t + 64, 65, CACHE_AT_TURN, units),
+                     -ENOENT);
     ck_assert(!cache_has_checkpoint(w->cache, &r->cursor, q.t, 64));
-    ck_assert_int_eq(
-        cache_add_checkpoint(w->cache, &r->cursor, q.t + 64, 64, CACHE_AT_TURN, units, w->now), 0);
+    ck_assert_int_eq(cache_add_checkpoint(w->cache, &r->cursor, q.t + 64, 64, CACHE_AT_TURN, units),
+                     0);
     ck_assert(cache_has_checkpoint(w->cache, &r->cursor, q.t + 64, 64));
     ck_assert(!cache_has_checkpoint(w->cache, &r->cursor, q.t + 64, 63));
     cw_run_abandon(r);

@@ -176,8 +176,8 @@ START_TEST(a_superseded_tail_leaves_first_and_is_counted_apart)
 
     cw_request(w, w->space, "b192"); /* less recent */
     a = cw_request(w, w->space, "S64|? ! a128").id;
-    ck_assert_uint_eq(cache_supersede(w->cache, w->space, on.t, on.n, 0, w->now), 1);
-    ck_assert_uint_eq(cache_supersede(w->cache, w->space, on.t, on.n, 0, w->now), 0);
+    ck_assert_uint_eq(cache_supersede(w->cache, w->space, on.t, on.n, 0), 1);
+    ck_assert_uint_eq(cache_supersede(w->cache, w->space, on.t, on.n, 0), 0);
     ck_assert_uint_eq(cw_n_events(w, CACHE_SUPERSEDED, CACHE_WHY_SUPERSEDED, a), 1);
     ck_assert_uint_eq(cw_stats(w).superseded, 1);
     ck_assert_uint_eq(cw_shed(w, _i ? 5 : 2, NULL), _i ? 5 : 2);
@@ -237,11 +237,11 @@ START_TEST(a_prompt_that_leaves_before_the_query_is_an_edit)
                   same = cw_seq("S64 u10 t20 x30 a30 w5"), end = cw_seq("S64 u10 t20 x30 a10");
 
     cw_request(w, w->space, "S64 u10? t20 x30| !a30");
-    ck_assert_uint_eq(cache_supersede(w->cache, w->space, edit.t, edit.n, 0, w->now), 0);
+    ck_assert_uint_eq(cache_supersede(w->cache, w->space, edit.t, edit.n, 0), 0);
     /* Nor is it left by what does not go on, or goes the same way. */
-    ck_assert_uint_eq(cache_supersede(w->cache, w->space, short_of.t, short_of.n, 0, w->now), 0);
-    ck_assert_uint_eq(cache_supersede(w->cache, w->space, same.t, same.n, 0, w->now), 0);
-    ck_assert_uint_eq(cache_supersede(w->cache, w->space, end.t, end.n, 0, w->now), 0);
+    ck_assert_uint_eq(cache_supersede(w->cache, w->space, short_of.t, short_of.n, 0), 0);
+    ck_assert_uint_eq(cache_supersede(w->cache, w->space, same.t, same.n, 0), 0);
+    ck_assert_uint_eq(cache_supersede(w->cache, w->space, end.t, end.n, 0), 0);
     ck_assert_uint_eq(cw_stats(w).superseded, 0);
     cw_free(w);
 }
@@ -276,7 +276,7 @@ START_TEST(superseded_ones_are_the_first_to_make_place_for_a_parked_one)
     uint64_t b = cw_request(w, w->space, "b192").id;
     uint64_t a = cw_request(w, w->space, "S64|? ! a128").id;
 
-    ck_assert_uint_eq(cache_supersede(w->cache, w->space, on.t, on.n, 0, w->now), 1);
+    ck_assert_uint_eq(cache_supersede(w->cache, w->space, on.t, on.n, 0), 1);
     cw_request(w, w->space, "d192");
     ck_assert_uint_eq(cw_stats(w).evictions, 0);
     ck_assert_uint_eq(cw_stats(w).n_parked, 2);
@@ -323,7 +323,7 @@ START_TEST(lowered_limits_evict_at_once_but_nothing_that_is_held)
     w->now += 24 * 3600 * CW_SECOND; /* whatever the pin was worth */
     c = cw_request(w, w->space, "c128").id;
     w->limits.n_conversations = 1;
-    cache_set_limits(w->cache, &w->limits, w->now);
+    cache_set_limits(w->cache, &w->limits);
     cw_check(w);
     ck_assert_uint_eq(cw_mount(w, w->space, "a128 z1"), 128);
     ck_assert_uint_eq(cw_n_events(w, CACHE_EVICTED, CACHE_WHY_LIMITS, b), 1);
@@ -416,7 +416,7 @@ START_TEST(clear_forgets_all_but_what_is_held_or_pinned)
     ck_assert_int_eq(cache_pin_root(w->cache, a.root, true, w->now), 0);
     f = cw_find(w, w->space, "d140 z1");
     ck_assert_int_eq(cache_pin(w->cache, w->space, &f.best, w->now, &p), 0);
-    ck_assert_uint_eq(cache_clear(w->cache, w->now), 3);
+    ck_assert_uint_eq(cache_clear(w->cache), 3);
     cw_check(w);
     ck_assert_uint_eq(cw_mount(w, w->space, "S100 u20 a40 z1"), 100);
     ck_assert_uint_eq(cw_pos(w, w->space, "T100 b40 z1"), 0);
@@ -426,7 +426,7 @@ START_TEST(clear_forgets_all_but_what_is_held_or_pinned)
     ck_assert_uint_eq(cw_stats(w).n_roots, 1);
     ck_assert_uint_eq(cw_stats(w).n_parked, 1);
     cache_unpin(w->cache, &p);
-    ck_assert_uint_eq(cache_clear(w->cache, w->now), 1);
+    ck_assert_uint_eq(cache_clear(w->cache), 1);
     ck_assert_uint_eq(cw_pos(w, w->space, "d140 z1"), 0);
     cw_free(w);
 }
@@ -442,22 +442,22 @@ START_TEST(evict_moves_one_tier_down_and_forget_out_of_all)
     struct cache_entry e;
 
     cw_settle(w);
-    ck_assert_int_eq(cache_evict(w->cache, a, false, w->now), 0);
+    ck_assert_int_eq(cache_evict(w->cache, a, false), 0);
     ck_assert_int_eq(cache_entry(w->cache, a, &e), 0);
     ck_assert_uint_eq(e.n_pages_vram, 0);
     ck_assert_uint_eq(e.n_pages_ram, 2);
     ck_assert_uint_eq(cw_n_events(w, CACHE_DEMOTED, CACHE_WHY_OPERATOR, a), 1);
     ck_assert_uint_eq(cw_stats(w).demotions, 1);
-    ck_assert_int_eq(cache_evict(w->cache, a, false, w->now), 0);
-    ck_assert_int_eq(cache_evict(w->cache, a, false, w->now), -ENOENT);
+    ck_assert_int_eq(cache_evict(w->cache, a, false), 0);
+    ck_assert_int_eq(cache_evict(w->cache, a, false), -ENOENT);
     ck_assert_uint_eq(cw_n_events(w, CACHE_EVICTED, CACHE_WHY_OPERATOR, a), 1);
     ck_assert_uint_eq(cw_pos(w, w->space, "a128 z1"), 0);
 
     f = cw_find(w, w->space, "b128 z1");
     ck_assert_int_eq(cache_pin(w->cache, w->space, &f.best, w->now, &p), 0);
-    ck_assert_int_eq(cache_evict(w->cache, b, true, w->now), -EBUSY);
+    ck_assert_int_eq(cache_evict(w->cache, b, true), -EBUSY);
     cache_unpin(w->cache, &p);
-    ck_assert_int_eq(cache_evict(w->cache, b, true, w->now), 0);
+    ck_assert_int_eq(cache_evict(w->cache, b, true), 0);
     ck_assert_int_eq(cache_entry(w->cache, b, &e), -ENOENT);
     ck_assert_uint_eq(cw_stats(w).tier[CACHE_VRAM].units_held, 0);
     ck_assert_uint_eq(cw_stats(w).tier[CACHE_RAM].units_held, 0);
@@ -465,7 +465,7 @@ START_TEST(evict_moves_one_tier_down_and_forget_out_of_all)
 
     /* Without a copy in ram it is copied first. */
     b = cw_request(w, w->space, "c128").id;
-    ck_assert_int_eq(cache_evict(w->cache, b, false, w->now), 0);
+    ck_assert_int_eq(cache_evict(w->cache, b, false), 0);
     ck_assert_uint_eq(cw_pos(w, w->space, "c128 z1"), 128);
     cw_settle(w);
     ck_assert_int_eq(cache_entry(w->cache, b, &e), 0);
@@ -478,11 +478,11 @@ START_TEST(evict_moves_one_tier_down_and_forget_out_of_all)
     ck_assert_uint_eq(cw_request(w, w->space, "d300| f40| !e10").id, b);
     ck_assert_uint_eq(cw_stats(w).superseded, 1);
     cw_settle(w);
-    ck_assert_int_eq(cache_evict(w->cache, b, false, w->now), 0);
+    ck_assert_int_eq(cache_evict(w->cache, b, false), 0);
     ck_assert_int_eq(cache_entry(w->cache, b, &e), 0);
     ck_assert_uint_eq(e.n_pages_vram, 0);
     ck_assert_uint_eq(e.n_pages_ram, 6);
-    ck_assert_int_eq(cache_evict(w->cache, b, true, w->now), 0);
+    ck_assert_int_eq(cache_evict(w->cache, b, true), 0);
     ck_assert_uint_eq(cw_pos(w, w->space, "d300 z1"), 0);
     cw_free(w);
 }
@@ -494,7 +494,7 @@ START_TEST(forgetting_one_leaves_what_others_share)
     uint64_t a = cw_request(w, w->space, "S128 a128").id;
 
     ck_assert_uint_ne(cw_request(w, w->space, "S128 b128").id, a);
-    ck_assert_int_eq(cache_evict(w->cache, a, true, w->now), 0);
+    ck_assert_int_eq(cache_evict(w->cache, a, true), 0);
     ck_assert_uint_eq(cw_mount(w, w->space, "S128 b128 z1"), 256);
     ck_assert_uint_eq(cw_mount(w, w->space, "S128 a128 z1"), 128);
     cw_free(w);

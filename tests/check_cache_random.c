@@ -273,7 +273,7 @@ static void drop_one(struct game *g, uint32_t i)
 
     if (g->state[i] != READING || cache_cursor_is_dead(&r->cursor) || r->cursor.n_pages == 0)
         return;
-    cache_drop_path(g->w->cache, &r->cursor, g->w->now);
+    cache_drop_path(g->w->cache, &r->cursor);
     ck_assert(cache_cursor_is_dead(&r->cursor));
     cache_find(g->w->cache, r->space, r->q.t, r->n, r->n, &f);
     ck_assert_uint_lt(f.best.pos, CACHE_PAGE);
@@ -306,7 +306,7 @@ static void change_limits(struct game *g)
     if (below(g, 3) == 0)
         w->limits.ram_units = below(g, w->o.ram_units + 1);
     w->lowered = w->lowered || w->limits.ram_units < w->o.ram_units;
-    cache_set_limits(w->cache, &w->limits, w->now);
+    cache_set_limits(w->cache, &w->limits);
 }
 
 static void step(struct game *g)
@@ -330,11 +330,11 @@ static void step(struct game *g)
     else if (what < 980)
         pin_one(g);
     else if (what < 985 && g->alive.n)
-        (void)cache_evict(w->cache, g->alive.v[below(g, g->alive.n)].id, below(g, 2), w->now);
+        (void)cache_evict(w->cache, g->alive.v[below(g, g->alive.n)].id, below(g, 2));
     else if (what < 987)
-        (void)cache_clear(w->cache, w->now);
+        (void)cache_clear(w->cache);
     else if (what < 989)
-        (void)cache_clear_roots(w->cache, w->now);
+        (void)cache_clear_roots(w->cache);
     else if (what < 993)
         change_limits(g);
     else

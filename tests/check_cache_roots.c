@@ -126,7 +126,7 @@ START_TEST(pinned_roots_do_not_count)
     ck_assert_uint_eq(cw_stats(w).n_pinned, 1);
     root(w, "D100/ x20");
     ck_assert_uint_eq(cw_n_events(w, CACHE_ROOT_LOST, CACHE_WHY_ROOTS, b), 1);
-    ck_assert_uint_eq(cache_clear_roots(w->cache, w->now), 2);
+    ck_assert_uint_eq(cache_clear_roots(w->cache), 2);
     ck_assert_uint_eq(cw_n_events(w, CACHE_ROOT_LOST, CACHE_WHY_OPERATOR, c), 1);
     ck_assert_uint_eq(cw_n_events(w, CACHE_ROOT_LOST, CW_ANY, a), 0);
     /* Ordinary prefixes now. */
@@ -143,7 +143,7 @@ START_TEST(a_lowered_number_of_roots_drops_the_oldest)
     uint64_t a = root(w, "A100/ x20"), b = root(w, "B100/ x20"), c = root(w, "C100/ x20");
 
     w->limits.n_roots = 1;
-    cache_set_limits(w->cache, &w->limits, w->now);
+    cache_set_limits(w->cache, &w->limits);
     ck_assert_uint_eq(cw_n_events(w, CACHE_ROOT_LOST, CACHE_WHY_LIMITS, a), 1);
     ck_assert_uint_eq(cw_n_events(w, CACHE_ROOT_LOST, CACHE_WHY_LIMITS, b), 1);
     ck_assert_uint_eq(cw_n_events(w, CACHE_ROOT_LOST, CW_ANY, c), 0);
@@ -263,7 +263,7 @@ START_TEST(not_finite_drops_the_whole_path_roots_and_pins_included)
     ck_assert_uint_gt(w->n_moves, 0);
     cw_forget_events(w);
 
-    cache_drop_path(w->cache, &r->cursor, w->now);
+    cache_drop_path(w->cache, &r->cursor);
     cw_check(w);
     ck_assert(cache_cursor_is_dead(&r->cursor) && cache_cursor_is_dead(&other->cursor));
     ck_assert_uint_eq(cw_pos(w, w->space, "S100 a60 b20 z1"), 0);
@@ -320,7 +320,7 @@ START_TEST(not_finite_while_it_is_loaded)
     cw_run_begin(other, w, w->space, &q2, false);
     ck_assert_int_eq(cw_run_load(other), 0);
     ck_assert_uint_gt(w->n_moves, 0);
-    cache_drop_path(w->cache, &r->cursor, w->now);
+    cache_drop_path(w->cache, &r->cursor);
     cw_check(w);
     ck_assert(cache_is_broken(w->cache, &other->pin));
     ck_assert(!cache_is_loaded(w->cache, &other->pin));

@@ -273,15 +273,15 @@ START_TEST(what_is_held_is_never_evicted)
     (void)cw_shed(w, 50, NULL);
     cw_settle(w);
     (void)cw_shed(w, 50, NULL);
-    (void)cache_clear(w->cache, w->now);
+    (void)cache_clear(w->cache);
     w->lowered = true;
     w->limits.ram_units = 0;
-    cache_set_limits(w->cache, &w->limits, w->now);
+    cache_set_limits(w->cache, &w->limits);
     cw_check(w);
     for (uint32_t i = 0; i < 5; i++)
         ck_assert_uint_gt(w->cache_refs[r->units[i]], 0);
     cw_run_abandon(r);
-    cache_set_limits(w->cache, &w->limits, w->now);
+    cache_set_limits(w->cache, &w->limits);
     w->lowered = false;
     cw_check(w);
     (void)cw_shed(w, 50, NULL);
@@ -301,7 +301,7 @@ START_TEST(a_lowered_ram_limit_evicts_down_to_it)
     cw_demote_all(w);
     ck_assert_uint_eq(held(w, CACHE_RAM), 3 * n_each);
     w->limits.ram_units = n_each;
-    cache_set_limits(w->cache, &w->limits, w->now);
+    cache_set_limits(w->cache, &w->limits);
     cw_check(w);
     ck_assert_uint_eq(cw_n_events(w, CACHE_EVICTED, CACHE_WHY_LIMITS, a), 1);
     ck_assert_uint_eq(cw_n_events(w, CACHE_EVICTED, CACHE_WHY_LIMITS, b), 1);

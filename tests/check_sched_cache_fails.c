@@ -30,7 +30,7 @@ static uint64_t first_turn_in_ram(struct world *w, struct text *p)
     const uint64_t id = first_turn(w, p);
     struct cache_entry e;
 
-    ck_assert_int_eq(cache_evict(w->cache, id, false, clock_ns()), 0);
+    ck_assert_int_eq(cache_evict(w->cache, id, false), 0);
     world_run(w);
     ck_assert_int_eq(cache_entry(w->cache, id, &e), 0);
     ck_assert_uint_eq(e.n_pages_vram, 0);
@@ -323,11 +323,11 @@ START_TEST(what_is_too_large_for_ram_is_refused_and_evicts_nothing)
     w = world_new(&o);
     text_add(&small, 150, 1);
     a = world_ask(w, &small, 10);
-    ck_assert_int_eq(cache_evict(w->cache, a->r->decision->conversation, false, clock_ns()), 0);
+    ck_assert_int_eq(cache_evict(w->cache, a->r->decision->conversation, false), 0);
     world_run(w);
     text_add(&large, 1000, 2);
     b = world_ask(w, &large, 10);
-    ck_assert_int_eq(cache_evict(w->cache, b->r->decision->conversation, false, clock_ns()), 0);
+    ck_assert_int_eq(cache_evict(w->cache, b->r->decision->conversation, false), 0);
     world_run(w);
     ck_assert_uint_ge(world_n_events(w, CACHE_REFUSED), 1);
     ck_assert_uint_eq(world_n_events(w, CACHE_EVICTED), 0);
@@ -421,7 +421,7 @@ START_TEST(a_slow_tier_loses_to_reading)
     text_add_answer(&p, c);
     text_add(&p, 30, 3);
     world_run(w);
-    ck_assert_int_eq(cache_evict(w->cache, c->r->decision->conversation, false, clock_ns()), 0);
+    ck_assert_int_eq(cache_evict(w->cache, c->r->decision->conversation, false), 0);
     world_run(w);
     c = world_ask(w, &p, 20);
     client_told(c, (struct told){SOURCE_NONE, true, false, 0, 420, WHY_READING_FASTER});

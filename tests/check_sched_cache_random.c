@@ -285,7 +285,7 @@ static void meddle(struct world *w)
         world_set_limits(w, &l);
         break;
     case 1:
-        (void)cache_clear(w->cache, clock_ns());
+        (void)cache_clear(w->cache);
         break;
     case 2:
         /* A pin must leave room for the longest request. */
@@ -295,7 +295,7 @@ static void meddle(struct world *w)
         break;
     default:
         if (n)
-            (void)cache_evict(w->cache, e[i].id, once_in(w, 3), clock_ns());
+            (void)cache_evict(w->cache, e[i].id, once_in(w, 3));
         break;
     }
     sched_cache_changed(w->sched);

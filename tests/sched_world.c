@@ -94,7 +94,7 @@ static void cache_close(struct world *w)
     ck_assert_uint_eq(st.tier[CACHE_VRAM].units_coming + st.tier[CACHE_RAM].units_coming, 0);
     ck_assert_uint_eq(st.n_active, 0);
     if (st.n_pinned == 0) {
-        (void)cache_clear(w->cache, clock_ns());
+        (void)cache_clear(w->cache);
         cache_stats(w->cache, &st);
         ck_assert_uint_eq(st.tier[CACHE_VRAM].units_held + st.tier[CACHE_RAM].units_held, 0);
         ck_assert_uint_eq(st.n_pages + st.n_checkpoints + st.n_parked + st.n_roots, 0);
@@ -134,7 +134,7 @@ void world_set_limits(struct world *w, const struct cache_limits *l)
     w->lowered = w->lowered || l->ram_units < w->o.limits.ram_units ||
                  l->n_conversations < w->o.limits.n_conversations;
     w->o.limits = *l;
-    cache_set_limits(w->cache, l, clock_ns());
+    cache_set_limits(w->cache, l);
     sched_cache_changed(w->sched);
     check_books(w);
 }
