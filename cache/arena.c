@@ -369,7 +369,7 @@ static uint32_t count_taken(const struct segment *s, uint32_t n)
     return n - n_free;
 }
 
-int arena_set_max(struct arena *a, uint32_t max_units)
+void arena_set_max(struct arena *a, uint32_t max_units)
 {
     a->max_units = max_units;
     for (uint32_t i = 0; i < a->n_slots; i++) {
@@ -380,7 +380,6 @@ int arena_set_max(struct arena *a, uint32_t max_units)
         s->n_below = count_taken(s, segment_places(a, i));
         heap_update(a, s);
     }
-    return 0;
 }
 
 uint64_t arena_bytes_mapped(const struct arena *a)

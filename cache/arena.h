@@ -40,7 +40,7 @@ void *arena_ptr(const struct arena *a, uint32_t unit);
 uint32_t arena_n_used(const struct arena *a);
 uint32_t arena_max_units(const struct arena *a);
 /* May grow and shrink; units that are taken stay valid (unit numbers do not change). */
-int arena_set_max(struct arena *a, uint32_t max_units);
+void arena_set_max(struct arena *a, uint32_t max_units);
 /* Memory of all segments there are, used or not. */
 uint64_t arena_bytes_mapped(const struct arena *a);
 

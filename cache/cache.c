@@ -18,7 +18,6 @@ static void set_limits(struct cache *c, const struct cache_limits *l)
 
 int cache_new(const struct cache_options *o, const struct cache_ops *ops, struct cache **ret)
 {
-    static const char shared[] = "shared";
     struct cache *c = calloc(1, sizeof *c);
 
     if (!c)
@@ -28,11 +27,8 @@ int cache_new(const struct cache_options *o, const struct cache_ops *ops, struct
     set_limits(c, &o->limits);
     c->ready_tail = &c->ready;
     c->vram_refs = calloc(o->vram_units ? o->vram_units : 1, sizeof *c->vram_refs);
-    /* No key that a peer has is that short without a byte 0. */
     c->vram_holders = calloc(o->vram_units ? o->vram_units : 1, sizeof *c->vram_holders);
-    c->shared = c->vram_refs && c->vram_holders
-                    ? cache_space_get(c, shared, sizeof shared, UINT32_MAX)
-                    : NULL;
+    c->shared = c->vram_refs && c->vram_holders ? cache_space_get(c, "", 0, UINT32_MAX) : NULL;
     if (!c->shared) {
         free(c->vram_holders);
         free(c->vram_refs);
@@ -57,8 +53,6 @@ static void space_free(struct cache *c, struct cache_space *s)
         free(s->heap[t].v);
     }
     c->book_bytes -= sizeof *s + s->n_name + sizeof *s->top - sizeof s->top->tokens;
-    if (s->top->cap_kids > 0)
-        free(s->top->kids.many);
     free(s->top);
     free(s);
 }
@@ -99,7 +93,7 @@ void cache_set_limits(struct cache *c, const struct cache_limits *l)
 
     /* What is held stays, over the limit, until it is let go: the arena must not refuse it. */
     if (most > arena_max_units(c->o.arena))
-        (void)arena_set_max(c->o.arena, most);
+        arena_set_max(c->o.arena, most);
     set_limits(c, l);
     evict_to_limits(c, CACHE_WHY_LIMITS);
     c->ram_freed = true;
@@ -145,8 +139,9 @@ struct cache_space *cache_space_get(struct cache *c, const void *key, size_t n, 
 {
     struct cache_space *s;
 
+    /* Nobody's key names the shared one. */
     for (s = c->spaces; s; s = s->next)
-        if (s->n_name == n && memcmp(s->name, key, n) == 0) {
+        if (s != c->shared && s->n_name == n && memcmp(s->name, key, n) == 0) {
             s->refs++;
             return s;
         }

@@ -277,10 +277,7 @@ struct cache_ending {
     uint32_t turn_pos, query_pos; /* 0: none */
     const int32_t *tail;          /* the tokens behind the cursor's last page */
 };
-/*
- * Its id; 0 when nothing was published or there was no memory.  `keep` false: the request must
- * leave no trace of a conversation (its pages may stay while there is room).
- */
+/* Its id; 0 when nothing was published, there was no memory, or the limits had it leave at once. */
 uint64_t cache_park(struct cache *c, struct cache_cursor *u, const struct cache_ending *e,
                     uint64_t now);
 /* The request ends without parking: a resumed conversation is parked again where it was. */
@@ -339,15 +336,17 @@ struct cache_entry {
     uint32_t hits;
     double value; /* the key that eviction goes by; larger stays longer */
 };
-/* Up to `max` entries, most recently used first; returns how many there are. */
-uint32_t cache_entries(const struct cache *c, struct cache_entry *ret, uint32_t max);
+/* Up to `max` entries, or roots only, most recently used first; *ret_total: how many there are.
+ * How many were filled in, or -ENOMEM. */
+int cache_entries(const struct cache *c, bool roots_only, struct cache_entry *ret, uint32_t max,
+                  uint32_t *ret_total);
 /* 0 or -ENOENT. */
 int cache_entry(const struct cache *c, uint64_t id, struct cache_entry *ret);
 /* Its first tokens, up to `max`; how many, 0 when there is no such entry. */
 uint32_t cache_entry_tokens(const struct cache *c, uint64_t id, int32_t *ret, uint32_t max);
 
 /* One tier down: vram to ram (at once what has a copy there, else when it is copied), ram to
- * nothing.  forget: out of all.  0, -ENOENT, or -EBUSY (somebody holds it). */
+ * nothing.  forget: out of all.  0, -ENOENT, or -EBUSY (it is pinned, or somebody holds it). */
 int cache_evict(struct cache *c, uint64_t id, bool forget);
 /* Forgets everything that nobody holds and that is not pinned; the conversations forgotten. */
 uint32_t cache_clear(struct cache *c);

@@ -178,7 +178,8 @@ struct cache {
     struct cache_move **ready_tail;
     struct cache_move *moves; /* all there are, handed out or not */
     uint32_t n_moves;
-    bool ram_freed; /* since the starved were looked at last */
+    bool ram_freed;  /* since the starved were looked at last */
+    bool ram_denied; /* the system had no memory for the last unit that was asked for: told once */
 
     struct cache_stats st; /* the counters of it */
     uint64_t book_bytes, n_pages, n_checkpoints;
@@ -299,7 +300,8 @@ double entry_key(const struct cache *c, const struct cache_entry_object *e);
 /* --- value.c --- */
 /* Its copies, users, children or marks have changed: heaps and sums follow. */
 void node_changed(struct cache *c, struct cache_node *n);
-/* A copy of it, or of a checkpoint that it is home of, is under way. */
+/* A copy of it is under way, or a checkpoint that it is home of is being copied or pinned, maybe by
+ * a match on a sibling. */
 bool node_is_moving(const struct cache_node *n);
 struct value node_value(const struct cache *c, const struct cache_node *n, enum cache_tier t);
 bool value_less(struct value a, struct value b);
@@ -338,6 +340,7 @@ void vram_unhold(struct cache *c, uint32_t unit, bool busy);
  * any more. */
 void node_busy(struct cache *c, struct cache_node *n, bool busy);
 void check_rehome(struct cache *c, struct cache_checkpoint *k, struct cache_node *home);
+/* 0; -ENOSPC the budget is used up; -ENOMEM the system has none, which is told. */
 int ram_take(struct cache *c, uint32_t *ret);
 void ram_ref(struct cache *c, uint32_t unit);
 void ram_drop(struct cache *c, uint32_t unit);

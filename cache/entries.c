@@ -282,19 +282,24 @@ static int newest_first(const void *a, const void *b)
     return x->id > y->id ? -1 : x->id < y->id;
 }
 
-uint32_t cache_entries(const struct cache *c, struct cache_entry *ret, uint32_t max)
+int cache_entries(const struct cache *c, bool roots_only, struct cache_entry *ret, uint32_t max,
+                  uint32_t *ret_total)
 {
     struct cache_entry_object **v = calloc(c->n_entries + 1, sizeof(void *));
+    uint32_t n = 0, i;
 
     if (!v)
-        return 0;
-    for (uint32_t i = 0; i < c->n_entries; i++)
-        v[i] = c->entries[i];
-    qsort(v, c->n_entries, sizeof(void *), newest_first);
-    for (uint32_t i = 0; i < c->n_entries && i < max; i++)
+        return -ENOMEM;
+    for (i = 0; i < c->n_entries; i++)
+        if (!roots_only || c->entries[i]->is_root)
+            v[n++] = c->entries[i];
+    qsort(v, n, sizeof(void *), newest_first);
+    /* Each is a walk up its path: only of those that are asked for. */
+    for (i = 0; i < n && i < max; i++)
         describe(c, v[i], &ret[i]);
     free(v);
-    return c->n_entries;
+    *ret_total = n;
+    return (int)i;
 }
 
 int cache_entry(const struct cache *c, uint64_t id, struct cache_entry *ret)

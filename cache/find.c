@@ -312,11 +312,11 @@ struct cache_node *path_graft(struct cache *c, struct cache_space *s, struct cac
     if (fresh)
         graft_copies(c, x, n);
     x->last_use = n->last_use > x->last_use ? n->last_use : x->last_use;
+    node_changed(c, x);
     for (uint32_t i = 0; i < n->n_checks; i++)
         if (n->checks[i]->pos <= n->depth * CACHE_PAGE + n_tokens &&
             graft_check(c, x, n->checks[i]) < 0)
             return NULL;
-    node_changed(c, x);
     return x;
 }
 

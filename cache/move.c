@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies between the tiers, and the ledgers.
+ * Copies between the tiers.
  *
  * A unit is charged from the moment it is taken, before anything is in it; what is under way holds
  * references of its own, so a page or checkpoint may change or go meanwhile.
@@ -57,7 +57,6 @@ static int ram_take_all(struct cache *c, uint32_t *units, uint32_t n)
                 ram_drop(c, units[i]);
                 units[i] = CACHE_NO_UNIT;
             }
-            units[0] = CACHE_NO_UNIT;
             return r;
         }
     }
@@ -283,8 +282,7 @@ static bool load_check(struct cache *c, struct cache_checkpoint *k, const uint32
     m->checkpoint = k;
     k->n_moves++;
     load_add(c, m, units, check_units(c, k, CACHE_RAM), tail);
-    if (k->home)
-        node_changed(c, k->home);
+    node_changed(c, k->home);
     return true;
 }
 
@@ -306,7 +304,7 @@ uint32_t cache_load(struct cache *c, struct cache_pin *p, const uint32_t *units,
             return 0;
         used = c->o.checkpoint_units;
     }
-    for (struct cache_node *x = p->m.node; x && x->parent && used < n; x = x->parent)
+    for (struct cache_node *x = p->m.node; x->parent && used < n; x = x->parent)
         if (x->copy[CACHE_VRAM].state == COPY_NONE && x->copy[CACHE_RAM].state == COPY_VALID) {
             if (!load_page(c, x, units[used], &tail))
                 break;
@@ -323,7 +321,7 @@ uint32_t cache_units_to_load(const struct cache *c, const struct cache_pin *p)
         return 0;
     if (p->m.checkpoint && p->m.checkpoint->state[CACHE_VRAM] == COPY_NONE)
         n += c->o.checkpoint_units;
-    for (const struct cache_node *x = p->m.node; x && x->parent; x = x->parent)
+    for (const struct cache_node *x = p->m.node; x->parent; x = x->parent)
         n += x->copy[CACHE_VRAM].state == COPY_NONE;
     return n;
 }

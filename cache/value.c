@@ -207,7 +207,6 @@ static bool may_leave(const struct cache_node *n, enum cache_tier t)
            n->subtree[t] == 1;
 }
 
-/* Or is pinned, maybe by a match on a sibling of its home. */
 void node_changed(struct cache *c, struct cache_node *n)
 {
     if (!n->parent)

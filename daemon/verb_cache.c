@@ -73,21 +73,17 @@ static json_t *entry_json(const struct cache_entry *x, uint64_t now)
 }
 
 /* All entries, or the roots; the newest `most` of them.  *ret_total counts all. */
-static int list(const struct cache *c, bool roots_only, size_t most, json_t **ret,
+static int list(const struct cache *c, bool roots_only, uint32_t most, json_t **ret,
                 uint32_t *ret_total)
 {
     const uint64_t now = clock_ns();
-    const uint32_t n = cache_entries(c, NULL, 0);
-    CLEANUP(free_p) struct cache_entry *entries = calloc(n ? n : 1, sizeof *entries);
+    CLEANUP(free_p) struct cache_entry *entries = calloc(most, sizeof *entries);
+    const int n = entries ? cache_entries(c, roots_only, entries, most, ret_total) : -ENOMEM;
     json_t *a = json_array();
-    bool ok = a && entries;
+    bool ok = a && n >= 0;
 
-    *ret_total = n;
-    if (ok)
-        (void)cache_entries(c, entries, n);
-    for (uint32_t i = 0; ok && i < n && json_array_size(a) < most; i++)
-        if (!roots_only || entries[i].is_root)
-            ok = json_array_append_new(a, entry_json(&entries[i], now)) == 0;
+    for (int i = 0; ok && i < n; i++)
+        ok = json_array_append_new(a, entry_json(&entries[i], now)) == 0;
     if (!ok) {
         json_decref(a);
         return -ENOMEM;
@@ -112,7 +108,7 @@ int verb_cache_list(const struct verb_context *c, json_t *parameters, json_t **r
     }
     r = need_cache(c, e);
     if (r == 0)
-        r = list(c->server->cache, false, (size_t)limit, &entries, &total);
+        r = list(c->server->cache, false, (uint32_t)limit, &entries, &total);
     if (r < 0)
         return r;
     *ret = json_pack("{s:I, s:o}", "total", (json_int_t)total, "entries", entries);

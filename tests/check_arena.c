@@ -138,7 +138,7 @@ static void step(struct world *w)
         }
     } else {
         w->max = (uint32_t)rand_r(&w->seed) % (MOST + 1);
-        ck_assert_int_eq(arena_set_max(w->a, w->max), 0);
+        arena_set_max(w->a, w->max);
     }
 }
 
@@ -245,7 +245,7 @@ START_TEST(a_lowered_limit_leaves_the_taken_and_empties_what_is_above)
     ck_assert_int_eq(arena_new(64, 12, 4 * 64, &a), 0);
     for (int i = 0; i < 12; i++)
         u[i] = must_take(a);
-    ck_assert_int_eq(arena_set_max(a, 6), 0);
+    arena_set_max(a, 6);
     ck_assert_int_eq(arena_take(a, &v), -ENOSPC);
     for (int i = 0; i < 7; i++)
         arena_unref(a, u[i]);
@@ -259,9 +259,9 @@ START_TEST(a_lowered_limit_leaves_the_taken_and_empties_what_is_above)
     for (int i = 0; i < 5; i++)
         ck_assert_uint_lt(must_take(a), 6);
     ck_assert_int_eq(arena_take(a, &v), -ENOSPC);
-    ck_assert_int_eq(arena_set_max(a, 0), 0);
+    arena_set_max(a, 0);
     ck_assert_int_eq(arena_take(a, &v), -ENOSPC);
-    ck_assert_int_eq(arena_set_max(a, 7), 0);
+    arena_set_max(a, 7);
     ck_assert_uint_eq(must_take(a), 6);
     ck_assert(arena_is_sane(a));
     arena_free(a);

@@ -477,9 +477,12 @@ START_TEST(entries_tell_what_is_there)
     struct cache_entry e[4];
     const struct cw_seq q = cw_seq("S100");
     int32_t tokens[16];
+    uint32_t total;
 
-    ck_assert_uint_eq(cache_entries(w->cache, e, 4), 3);
-    ck_assert_uint_eq(cache_entries(w->cache, e, 1), 3);
+    ck_assert_int_eq(cache_entries(w->cache, false, e, 4, &total), 3);
+    ck_assert_int_eq(cache_entries(w->cache, true, e, 4, &total), 1);
+    ck_assert_uint_eq(total, 1);
+    ck_assert_uint_eq(e[0].id, a.root);
     ck_assert_int_eq(cache_entry(w->cache, a.id, &e[0]), 0);
     ck_assert_int_eq(cache_entry(w->cache, b.id, &e[1]), 0);
     ck_assert_int_eq(cache_entry(w->cache, a.root, &e[2]), 0);
@@ -504,7 +507,8 @@ START_TEST(entries_tell_what_is_there)
     ck_assert_uint_eq(cache_entry_tokens(w->cache, 12345, tokens, 16), 0);
     /* The most recently used comes first, however few are asked for. */
     ck_assert_uint_eq(cw_request(w, w->space, "S100 u20 a40 w9| !c9").id, a.id);
-    ck_assert_uint_eq(cache_entries(w->cache, e, 1), 3);
+    ck_assert_int_eq(cache_entries(w->cache, false, e, 1, &total), 1);
+    ck_assert_uint_eq(total, 3);
     ck_assert_uint_eq(e[0].id, a.id);
     cw_settle(w);
     ck_assert_int_eq(cache_entry(w->cache, b.id, &e[1]), 0);

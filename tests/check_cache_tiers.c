@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 static struct cw_world *world(int i, uint32_t vram_units, uint32_t ram_units)
 {
@@ -375,6 +376,39 @@ START_TEST(a_failed_write_back_loses_nothing)
 }
 END_TEST
 
+/* No file can be opened any more, so no segment can be made. */
+static void allow_files(bool allow)
+{
+    static struct rlimit was;
+    struct rlimit none;
+
+    if (!allow)
+        ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = (struct rlimit){0, was.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, allow ? &was : &none), 0);
+}
+
+START_TEST(memory_that_the_system_does_not_give_is_told_once)
+{
+    struct cw_world *w = world(_i, 60, 50);
+
+    allow_files(false);
+    cw_request(w, w->space, "a200");
+    ck_assert(!cw_begin_write_back(w));
+    cw_check(w);
+    ck_assert_uint_eq(held(w, CACHE_RAM), 0);
+    ck_assert_uint_eq(cw_n_events(w, CACHE_REFUSED, CACHE_WHY_MEMORY, 0), 1);
+    ck_assert_uint_eq(cw_stats(w).refused, 1);
+    ck_assert_uint_eq(cw_mount(w, w->space, "a200 z1"), 200);
+    allow_files(true);
+    cw_request(w, w->space, "b200");
+    cw_settle(w);
+    ck_assert_uint_ge(held(w, CACHE_RAM), 4);
+    ck_assert_uint_eq(cw_stats(w).refused, 1);
+    cw_free(w);
+}
+END_TEST
+
 START_TEST(a_page_may_grow_while_its_copy_is_under_way)
 {
     for (uint32_t grow = 1; grow <= 100; grow += 33) {
@@ -503,6 +537,7 @@ int main(void)
     tcase_add_loop_test(t, what_is_too_large_is_refused_without_evicting, 0, 2);
     tcase_add_loop_test(t, an_exchange_that_fits_one_only_keeps_the_pinned_source, 0, 2);
     tcase_add_loop_test(t, a_failed_write_back_loses_nothing, 0, 2);
+    tcase_add_loop_test(t, memory_that_the_system_does_not_give_is_told_once, 0, 2);
     tcase_add_loop_test(t, a_page_may_grow_while_its_copy_is_under_way, 0, 2);
     tcase_add_test(t, a_late_copy_of_the_shorter_page_is_not_taken_for_the_longer_one);
     tcase_add_loop_test(t, a_page_may_grow_while_it_is_loaded, 0, 2);

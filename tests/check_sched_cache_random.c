@@ -274,10 +274,11 @@ static void meddle(struct world *w)
 {
     struct cache_entry e[8];
     struct cache_limits l = w->o.limits;
-    uint32_t n = cache_entries(w->cache, e, 8), i;
+    uint32_t total, i;
+    const int n = cache_entries(w->cache, false, e, 8, &total);
 
-    n = n < 8 ? n : 8;
-    i = n ? below(w, n) : 0;
+    ck_assert_int_ge(n, 0);
+    i = n ? below(w, (uint32_t)n) : 0;
     switch (below(w, 6)) {
     case 0:
         l.ram_units = below(w, 60);
@@ -304,10 +305,11 @@ static void meddle(struct world *w)
 static void unpin_all(struct world *w)
 {
     struct cache_entry e[64];
-    uint32_t n = cache_entries(w->cache, e, 64);
+    uint32_t total;
+    const int n = cache_entries(w->cache, true, e, 64, &total);
 
-    for (uint32_t i = 0; i < n && i < 64; i++)
-        if (e[i].is_root && e[i].is_pinned)
+    for (int i = 0; i < n; i++)
+        if (e[i].is_pinned)
             (void)cache_pin_root(w->cache, e[i].id, false, clock_ns());
 }
 
