@@ -295,7 +295,7 @@ static int json_string(struct json *j, const struct jinja_value *v)
             cp = utf8_decode(s->s + i, s->n - i, &len);
         simple = c ? strchr(from, c) : NULL;
         if (simple)
-            (void)snprintf(esc, sizeof(esc), "\\%c", to[simple - from]);
+            memcpy(esc, (char[]){'\\', to[simple - from], '\0'}, 3);
         else if (cp < 0x10000)
             (void)snprintf(esc, sizeof(esc), "\\u%04x", cp);
         else
