@@ -144,8 +144,8 @@ struct cache_match {
 struct cache_found {
     struct cache_match best; /* the longest in any tier */
     struct cache_match vram; /* the longest that is wholly in vram; may be the same */
-    uint32_t n_common;       /* tokens in common with the nearest stored path, >= best.pos: a prompt
-                                that is longer leaves it there, and a branch checkpoint belongs there */
+    uint32_t n_common;       /* tokens in common with the nearest stored path, >= best.pos: where a
+                                longer prompt leaves it, and a branch checkpoint belongs */
 };
 /* The prompt's first n tokens; at most `most` of them are looked for (n - 1: one has to be read).
  */

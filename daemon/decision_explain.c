@@ -135,7 +135,6 @@ static void tell_left_out(struct story *s, uint32_t from, uint32_t to)
     case WHY_LONGEST:
     case WHY_NOTHING_STORED:
     case WHY_CACHE_OFF:
-    case WHY_OWN_PAGES:
         break;
     }
     line(s, "%" PRIu32 "..%" PRIu32 ": read again: stored, but %s", from, to, why);

@@ -58,8 +58,6 @@ const char *decision_why_str(enum decision_why w)
         return "there were no free pages for a longer prefix";
     case WHY_LOAD_FAILED:
         return "copying a longer prefix failed";
-    case WHY_OWN_PAGES:
-        return "its own pages, after it was parked for want of pages";
     }
     return "nothing is decided yet";
 }

@@ -45,7 +45,6 @@ enum decision_why {
     WHY_CACHE_OFF,      /* "cache": false, or the request said cache_prompt false */
     WHY_NO_ROOM,        /* a longer one could not be mounted: no free pages for it */
     WHY_LOAD_FAILED,    /* a copy failed; what was found next was taken */
-    WHY_OWN_PAGES,      /* goes on after it was parked itself for want of pages */
 };
 const char *decision_why_str(enum decision_why w); /* a few words */
 
@@ -78,7 +77,7 @@ struct decision {
     uint32_t n_joined;    /* of n_reused, tokens it waited for while another request read them */
     uint64_t joined_with; /* that request, 0 none */
     uint64_t bytes_loaded;
-    double load_ms, wait_ms, read_ms, total_ms;
+    double wait_ms, load_ms, read_ms, total_ms; /* in its slot: load, then read */
     uint32_t n_parked; /* times that it was parked itself for want of pages */
 
     /* Left behind. */

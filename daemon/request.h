@@ -65,9 +65,9 @@ struct request_observer {
 
 struct request {
     unsigned int refs;
-    uint64_t id;  /* of this process, from 1 */
+    uint64_t id;   /* of this process, from 1 */
     char name[48]; /* its id in the answer, "" */
-    uint32_t uid; /* peer: its isolation key, with cache_salt; UINT32_MAX unknown */
+    uint32_t uid;  /* peer: its isolation key, with cache_salt; UINT32_MAX unknown */
 
     /* Parameters, fixed once submitted. */
     struct token_list prompt;       /* owned, at least one token */
@@ -79,9 +79,10 @@ struct request {
     size_t n_stop;
     struct request_observer observer;
     struct boundaries bounds; /* of the prompt; a root asked for by `cache_root` is in here */
-    char *cache_salt;         /* owned, NULL: none; only the same salt shares what is cached */
-    bool root_asked;          /* bounds.root is what the request said, whatever its size */
-    bool no_cache;            /* `cache_prompt` false: neither reuses nor leaves anything */
+    char *cache_salt; /* owned, NULL: none; only the same salt shares what is cached.  At most 256
+                         bytes */
+    bool root_asked;  /* bounds.root is what the request said, whatever its size */
+    bool no_cache;    /* `cache_prompt` false: neither reuses nor leaves anything */
 
     /* Progress. */
     enum request_state state;

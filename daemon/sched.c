@@ -316,17 +316,13 @@ int sched_submit(struct sched *s, struct request *r, struct err_text *e)
         if (rc < 0)
             (void)err_set(e, rc, "no memory for a request");
     }
-    if (rc >= 0) {
-        rc = run_enter_cache(s, run);
-        if (rc < 0)
-            (void)err_set(e, rc, "no memory for a request");
-    }
     if (rc < 0) {
         free(run);
         return rc;
     }
 
     note_decision(s, r);
+    run_enter_cache(s, run);
     r->sampling.n_prompt = (uint32_t)r->prompt.n;
     r->sampling.end_ids = r->ignore_eos ? NULL : end_ids;
     r->sampling.n_end_ids = r->ignore_eos ? 0 : n_end;

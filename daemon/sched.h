@@ -11,8 +11,8 @@
  * (sched_mount.c), waits for one that is being read for another request (sched_join.c), and leaves
  * what it read and generated (sched_keep.c).  When the pool is out while requests run, the younger
  * ones wait for pages, and when an older one needs them the youngest (or one that is paused) goes
- * back to the queue's front and reads its tokens again later; none fails.  A request may use the
- * whole pool: then it ends with FINISH_LENGTH.
+ * back to the queue's front and goes on later from what was kept of it; none fails.  A request may
+ * use the whole pool: then it ends with FINISH_LENGTH.
  *
  * Owner: the loop thread.
  */

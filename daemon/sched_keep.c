@@ -292,7 +292,7 @@ void keep_end(struct sched *s, struct run *run, bool parked_itself)
             park(s, run);
         else if (run->conversation)
             cache_abandon_conversation(s->o.cache, run->conversation, clock_ns());
-        run->conversation = parked_itself ? run->conversation : 0;
+        run->conversation = 0;
     }
     keep_nothing(s, run);
     cache_set_cause(s->o.cache, 0);

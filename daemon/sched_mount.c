@@ -18,7 +18,7 @@
 /* --- what is there -----------------------------------------------------------------------------
  */
 
-int run_enter_cache(struct sched *s, struct run *run)
+void run_enter_cache(struct sched *s, struct run *run)
 {
     const struct request *r = run->r;
     const size_t n_salt = r->cache_salt ? strlen(r->cache_salt) : 0;
@@ -27,15 +27,15 @@ int run_enter_cache(struct sched *s, struct run *run)
     int n;
 
     run->n_first = UINT32_MAX;
-    if (!s->o.cache || r->no_cache)
-        return 0;
-    if (n_salt > sizeof key - 32)
-        return -EINVAL;
+    if (!s->o.cache || r->no_cache || n_salt > sizeof key - 32)
+        return;
     n = snprintf(key, 32, "uid %010u salt ", s->o.share_all ? 0 : r->uid);
     if (n_salt > 0)
         memcpy(key + n, r->cache_salt, n_salt);
     run->space = cache_space_get(s->o.cache, key, (size_t)n + n_salt, r->uid);
-    return run->space ? 0 : -ENOMEM;
+    /* The cache may fail, a request may not. */
+    if (!run->space && r->decision)
+        r->decision->keep_error = -ENOMEM;
 }
 
 void run_find(struct sched *s, struct run *run, struct cache_found *ret)
@@ -194,7 +194,9 @@ static void begin_reading(struct sched *s, struct slot *slot, uint32_t pos)
     }
     if (r->decision) {
         r->decision->n_reused = r->n_cached;
-        r->decision->load_ms += clock_ms_since(r->t_start);
+        /* Of the first pass; a later one began long after that. */
+        if (!run->settled)
+            r->decision->load_ms = clock_ms_since(r->t_start);
     }
     /* A mount may still fail. */
     if (slot->n_jobs == 0)
@@ -215,9 +217,9 @@ static void take_source(struct sched *s, struct run *run, const struct cache_mat
     run->keeps = true;
 }
 
-/* What was chosen cannot be had: `m` is taken. */
+/* What was chosen cannot be had: `m` is taken, and more is read: past other checkpoints. */
 static void take_instead(struct sched *s, struct slot *slot, const struct cache_match *m,
-                         enum decision_why why)
+                         uint32_t n_common, enum decision_why why)
 {
     struct run *run = slot->run;
 
@@ -225,6 +227,7 @@ static void take_instead(struct sched *s, struct slot *slot, const struct cache_
     cache_unpin(s->o.cache, &run->pin);
     run->load_failed = false;
     take_source(s, run, m);
+    plan_captures(s, run, run->pin.m.pos, n_common);
     if (run->r->decision)
         reclassify(slot, run, run->r->decision, why);
     sched_wake(s);
@@ -236,12 +239,12 @@ static void fall_back(struct sched *s, struct slot *slot, enum decision_why why)
     struct cache_found f;
 
     run_find(s, slot->run, &f);
-    take_instead(s, slot, &f.vram, why);
+    take_instead(s, slot, &f.vram, f.n_common, why);
 }
 
 static void read_from_0(struct sched *s, struct slot *slot, enum decision_why why)
 {
-    take_instead(s, slot, &(struct cache_match){0}, why);
+    take_instead(s, slot, &(struct cache_match){0}, 0, why);
     begin_reading(s, slot, 0);
 }
 

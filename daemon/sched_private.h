@@ -88,7 +88,6 @@ struct run {
     bool settled;       /* its decision was counted */
     uint32_t n_first;   /* stored for it when it came; UINT32_MAX: not looked yet */
     uint64_t join_with; /* request that it waits for, 0: none */
-    uint32_t n_ghost;   /* finished, but read on for others up to here; 0: no */
     struct capture_plan {
         uint32_t pos;
         unsigned int kinds; /* enum cache_kind */
@@ -248,7 +247,8 @@ void steps_submit(struct sched *s);
 void step_finished(struct sched *s, struct step *st);
 
 /* sched_mount.c */
-int run_enter_cache(struct sched *s, struct run *run);
+/* Its space, if it may have one.  Without memory for that it runs without the cache. */
+void run_enter_cache(struct sched *s, struct run *run);
 /* What is there for a run that waits; the conversation's slot, if one remembers it. */
 void run_find(struct sched *s, struct run *run, struct cache_found *ret);
 /* Pool units that it needs beyond what is there and what it would mount; *ret_avail those that can
@@ -257,6 +257,8 @@ uint32_t run_units_to_start(struct sched *s, const struct run *run, const struct
                             uint32_t *ret_avail);
 /* `run` has its slot: chooses, pins and begins to mount. */
 void mount_begin(struct sched *s, struct slot *slot, const struct cache_found *f);
+/* Goes on with a mount as far as it gets: loads, copies the last page, mounts.  Harmless while
+ * something of it is under way. */
 void mount_advance(struct sched *s, struct slot *slot);
 void mount_job_done(struct sched *s, struct slot *slot, struct job *j);
 
@@ -266,8 +268,10 @@ bool join_wait(struct sched *s, struct run *run, uint32_t best);
 uint32_t join_wanted(const struct sched *s, const struct run *reader);
 
 /* sched_keep.c */
+/* Where checkpoints are taken of a prompt that is read from `from` on, and has n_common tokens in
+ * common with what is stored: instead of all that were planned. */
 void plan_captures(struct sched *s, struct run *run, uint32_t from, uint32_t n_common);
-/* A branch point, if it is still ahead. */
+/* One more; false: there is no room for it. */
 bool plan_capture(struct run *run, uint32_t pos, unsigned int kinds);
 /* The first planned position in (from, to]; false: none. */
 bool next_capture(const struct sched *s, const struct run *run, uint32_t from, uint32_t to,

@@ -385,7 +385,6 @@ static bool becomes_ghost(struct sched *s, struct run *run)
     if (wanted <= run->n_ran)
         return false;
     run->n_goal = wanted > run->n_rows ? wanted : run->n_rows;
-    run->n_ghost = run->n_goal;
     run->paused = false;
     return true;
 }
@@ -404,7 +403,7 @@ static void decision_finish(const struct run *run)
     x->t_end = clock_ns();
     x->total_ms = (double)(x->t_end - r->t_submit) / 1e6;
     if (r->t_prompt_done > r->t_start && r->t_start > 0)
-        x->read_ms = (double)(r->t_prompt_done - r->t_start) / 1e6;
+        x->read_ms = (double)(r->t_prompt_done - r->t_start) / 1e6 - x->load_ms;
 }
 
 void run_finish(struct sched *s, struct run *run, enum finish_reason why, int error,

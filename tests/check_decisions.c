@@ -305,8 +305,6 @@ static const struct {
     {WHY_NO_ROOM, "stored, but there were no free pages to copy it to",
      "there were no free pages for a longer prefix"},
     {WHY_LOAD_FAILED, "stored, but copying it failed", "copying a longer prefix failed"},
-    {WHY_OWN_PAGES, "stored, but was not taken",
-     "its own pages, after it was parked for want of pages"},
 };
 
 START_TEST(a_candidate_that_was_not_taken_has_its_reason)

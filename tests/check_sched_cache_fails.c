@@ -174,6 +174,31 @@ START_TEST(a_failed_mount_is_read_from_0)
 }
 END_TEST
 
+START_TEST(what_is_read_instead_leaves_its_checkpoints)
+{
+    struct world_options o = world_cached(true);
+    struct world *w = world_new(&o);
+    struct text p;
+    struct client *c;
+
+    /* Its turn lies in what was to be mounted. */
+    (void)(_i ? first_turn(w, &p) : first_turn_in_ram(w, &p));
+    if (_i)
+        fake_engine_refuse_kind(w->engine, JOB_MOUNT, -EINVAL);
+    else
+        fake_engine_fail_kind(w->engine, JOB_IMPORT, -EIO);
+    c = client_of(w, &p, 20);
+    c->r->bounds.turn = 150;
+    client_run(c);
+    client_told(c, (struct told){SOURCE_NONE, false, false, 0, 370, WHY_LOAD_FAILED});
+    p.n = 150;
+    text_add(&p, 60, 7);
+    c = world_ask(w, &p, 20);
+    ck_assert_uint_eq(c->r->n_cached, 150);
+    world_free(w);
+}
+END_TEST
+
 START_TEST(a_failed_export_leaves_it_in_vram)
 {
     struct world_options o = world_cached(_i);
@@ -454,6 +479,7 @@ int main(void)
     tcase_add_loop_test(tc, a_failed_or_refused_copy_costs_the_source, 0, 4);
     tcase_add_loop_test(tc, a_refused_mount_is_read_from_0, 0, 2);
     tcase_add_loop_test(tc, a_failed_mount_is_read_from_0, 0, 2);
+    tcase_add_loop_test(tc, what_is_read_instead_leaves_its_checkpoints, 0, 2);
     tcase_add_loop_test(tc, a_failed_export_leaves_it_in_vram, 0, 2);
     tc = add_case(s, "cancel");
     tcase_add_loop_test(tc, a_cancelled_read_keeps_what_it_has_read, 0, 2);
