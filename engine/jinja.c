@@ -12,7 +12,7 @@
 #include <time.h>
 
 enum {
-    MAX_SOURCE = 4 << 20,
+    MAX_SOURCE = 1 << 20,
     FRAMES_PER_DEPTH = 20, /* of nested nodes, for each level of calls: bounds the C stack */
 };
 

@@ -207,7 +207,8 @@ static int f_raise(struct jrun *r, struct jinja_value *self, const struct jargs 
                    struct jinja_value **ret)
 {
     JREF text = NULL;
-    char words[384];
+    char words[352];
+    size_t last = 0; /* where the last character begins */
     size_t n = 0;
     int rc = a->v[0] ? jprint_value(r, a->v[0], &text) : 0;
 
@@ -218,13 +219,12 @@ static int f_raise(struct jrun *r, struct jinja_value *self, const struct jargs 
     for (size_t i = 0; text && i < text->u.str.n && n + 1 < sizeof(words); i++) {
         unsigned char c = (unsigned char)text->u.str.s[i];
 
+        if ((c & 0xc0) != 0x80)
+            last = n;
         words[n++] = (char)(c < 0x20 || c == 0x7f ? ' ' : c);
     }
-    /* Not in the middle of a character. */
-    while (n + 1 == sizeof(words) && n > 0 && ((unsigned char)words[n - 1] & 0xc0) == 0x80)
-        n--;
-    if (n + 2 >= sizeof(words) && n > 0 && ((unsigned char)words[n - 1] & 0x80))
-        n--;
+    if (text && n < text->u.str.n) /* cut off, maybe in the middle of a character */
+        n = last;
     words[n] = '\0';
     return jfail(r, -EINVAL, "the template refuses: %s", words);
 }

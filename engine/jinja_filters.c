@@ -162,7 +162,7 @@ FILTER(f_indent)
 /* --- JSON --------------------------------------------------------------------------------------
  */
 
-static int separators(struct jrun *r, const struct jinja_value *v, struct jjson *how)
+static int separators(struct jrun *r, const struct jinja_value *v, struct jjson *how, bool *is_data)
 {
     const struct jinja_value *item, *key;
 
@@ -173,6 +173,7 @@ static int separators(struct jrun *r, const struct jinja_value *v, struct jjson 
         return jfail(r, -EINVAL, "separators are two strings");
     item = v->u.list.v[0];
     key = v->u.list.v[1];
+    *is_data |= item->marks != JM_PLAIN || key->marks != JM_PLAIN;
     how->item_sep = item->u.str.s;
     how->n_item_sep = item->u.str.n;
     how->key_sep = key->u.str.s;
@@ -196,6 +197,7 @@ FILTER(f_tojson)
     if (!indent && a->v[0] && a->v[0]->type == JT_INT)
         indent = a->v[0];
     if (indent && indent->type == JT_STRING) {
+        out.all_data = indent->marks != JM_PLAIN;
         how.indent = indent->u.str.s;
         how.n_indent = indent->u.str.n;
     } else if (indent && indent->type != JT_NONE) {
@@ -207,7 +209,7 @@ FILTER(f_tojson)
     }
     if (how.indent)
         how.n_item_sep = 1;
-    rc = separators(r, a->v[2], &how);
+    rc = separators(r, a->v[2], &how, &out.all_data);
     if (rc == 0)
         rc = jprint_json(r, &out, v, &how);
     return jout_end(r, &out, rc, ret);

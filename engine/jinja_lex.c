@@ -289,6 +289,7 @@ static int inside(struct lexer *x, const char *end, enum jtoken_kind end_kind, s
     char open[MAX_BRACKETS];
     uint32_t n_open = 0;
     bool is_block = end_kind == JK_BLOCK_END;
+    uint32_t line = line_of(x, begin);
     int r = 0;
 
     for (;;) {
@@ -296,8 +297,7 @@ static int inside(struct lexer *x, const char *end, enum jtoken_kind end_kind, s
         char sign = ' ', c;
 
         if (p >= x->n)
-            return err_set(x->e, ERR_DAMAGED, "line %u: a tag is not closed with %s",
-                           line_of(x, begin), end);
+            return err_set(x->e, ERR_DAMAGED, "line %u: a tag is not closed with %s", line, end);
         c = x->s[p];
         if (n_open == 0 && (c == '-' || (c == '+' && is_block)) && at(x, p + 1, end)) {
             sign = c;

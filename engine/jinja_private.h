@@ -444,7 +444,6 @@ enum {
     JB_OBJECT = 8,   /* objects */
     JB_CHANGES = 16, /* what it is called on */
     JB_LOOP = 32,
-    JB_UNDEFINED = 64, /* filters: takes undefined as it is, without complaint */
 };
 const struct jbuiltin *jfilter_find(const char *name, size_t n);
 const struct jbuiltin *jtest_find(const char *name, size_t n);

@@ -313,6 +313,8 @@ START_TEST(data_stays_data_on_every_way_to_the_output)
          "[p], [q]|a[Data ]b|1[Data ]2"},
         {"{{ o|tojson }}|{{ {'a': 'b'}|tojson }}|{{ [d] }}",
          "[{\"k\": \"v\", \"n\": 1}]|{\"a\": \"b\"}|[['Data ']]"},
+        {"{{ [1]|tojson(indent=d) }}{{ [1, 2]|tojson(separators=(d, d)) }}{{ strftime_now(d) }}",
+         "[[\nData 1\n][1Data 2]Data ]"},
         {"{{ o }}|{{ o.n }}|{{ o['k'] }}|{{ o|length }}", "[{'k': 'v', 'n': 1}]|1|[v]|2"},
         {"{% for k, v in o|items %}{{ k }}={{ v }};{% endfor %}", "[k]=[v];[n]=1;"},
         {"{% for c in ('a' ~ d) %}{{ c }}.{% endfor %}", "a.[D].[a].[t].[a].[ ]."},
