@@ -91,6 +91,7 @@ struct cache_entry_object {
     bool end_lost; /* while it was active; told when its request leaves no other end */
     enum cache_why lost_why;
     uint64_t twin; /* of a pinned root: its entry in the shared space, and the other way round */
+    struct cache_entry_object *prev_root, *next_root; /* of a root: neighbours among the roots */
 };
 
 struct cache_node {
@@ -160,6 +161,8 @@ struct cache {
     struct cache_space *spaces, *shared;
     struct cache_entry_object **entries; /* owned, by id */
     uint32_t n_entries, cap_entries;
+    /* Few among many conversations, and asked for often; by id, the shared ones too. */
+    struct cache_entry_object *first_root, *last_root;
     uint64_t last_id, last_stamp, cause;
     enum cache_why why; /* what room is made for just now */
 

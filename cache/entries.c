@@ -31,6 +31,28 @@ struct cache_entry_object *entry_find(const struct cache *c, uint64_t id)
     return i < c->n_entries && c->entries[i]->id == id ? c->entries[i] : NULL;
 }
 
+static void roots_add(struct cache *c, struct cache_entry_object *e)
+{
+    e->prev_root = c->last_root;
+    if (c->last_root)
+        c->last_root->next_root = e;
+    else
+        c->first_root = e;
+    c->last_root = e;
+}
+
+static void roots_remove(struct cache *c, struct cache_entry_object *e)
+{
+    if (e->prev_root)
+        e->prev_root->next_root = e->next_root;
+    else
+        c->first_root = e->next_root;
+    if (e->next_root)
+        e->next_root->prev_root = e->prev_root;
+    else
+        c->last_root = e->prev_root;
+}
+
 struct cache_entry_object *entry_new(struct cache *c, struct cache_space *s, bool is_root)
 {
     struct cache_entry_object *e = calloc(1, sizeof *e);
@@ -58,6 +80,8 @@ struct cache_entry_object *entry_new(struct cache *c, struct cache_space *s, boo
         e->marks[k].entry = e;
     }
     c->entries[c->n_entries++] = e;
+    if (is_root)
+        roots_add(c, e);
     c->book_bytes += sizeof *e;
     return e;
 }
@@ -73,6 +97,8 @@ void entry_free(struct cache *c, struct cache_entry_object *e)
         if (n && !n->dead)
             node_changed(c, n);
     }
+    if (e->is_root)
+        roots_remove(c, e);
     memmove(c->entries + i, c->entries + i + 1, (c->n_entries - i - 1) * sizeof(void *));
     c->n_entries--;
     c->book_bytes -= sizeof *e;

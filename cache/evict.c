@@ -23,17 +23,12 @@ static uint32_t roots_hold(struct cache *c, enum cache_tier t)
     const uint64_t stamp = ++c->last_stamp;
     uint32_t units = 0;
 
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        struct cache_entry_object *e = c->entries[i];
-
-        if (!e->is_root)
-            continue;
+    for (struct cache_entry_object *e = c->first_root; e; e = e->next_root)
         for (struct cache_node *n = entry_end(e)->node; n && n->parent && n->stamp != stamp;
              n = n->parent) {
             n->stamp = stamp;
             units += n == entry_end(e)->node ? units_up_to(c, n, e->n_tokens, t) : n->counted[t];
         }
-    }
     return units;
 }
 
@@ -91,6 +86,7 @@ struct hunt {
     struct cache *c;
     enum cache_tier t;
     struct share share;
+    bool counted_roots;            /* roots_over is known */
     bool roots_over;               /* roots hold more than half: they are worth what others are */
     struct cache_node *aside[256]; /* cannot leave now, out of the heaps until the end */
     uint32_t n_aside;
@@ -102,8 +98,18 @@ static void hunt_begin(struct hunt *h, struct cache *c, const struct cache_space
     h->c = c;
     h->t = t;
     h->share = who_gives(c, s, n, t);
-    h->roots_over = roots_hold(c, t) > tier_limit(c, t) / 2;
+    h->counted_roots = false;
     h->n_aside = 0;
+}
+
+/* Counted when the first root could leave: most searches, and there is one for each copy, meet
+ * none. */
+static bool roots_over(struct hunt *h)
+{
+    if (!h->counted_roots)
+        h->roots_over = roots_hold(h->c, h->t) > tier_limit(h->c, h->t) / 2;
+    h->counted_roots = true;
+    return h->roots_over;
 }
 
 static bool hunt_put_aside(struct hunt *h, struct cache_node *n)
@@ -134,7 +140,7 @@ static bool may_give(const struct hunt *h, const struct cache_space *s)
 }
 
 /* The page of least value that may leave; NULL: none. */
-static struct cache_node *hunt_next(const struct hunt *h, struct value *ret_value)
+static struct cache_node *hunt_next(struct hunt *h, struct value *ret_value)
 {
     struct cache_node *found = NULL;
 
@@ -146,13 +152,12 @@ static struct cache_node *hunt_next(const struct hunt *h, struct value *ret_valu
             *ret_value = n->value[h->t];
         }
     }
-    for (uint32_t i = 0; h->roots_over && i < h->c->n_entries; i++) {
-        struct cache_entry_object *e = h->c->entries[i];
-        struct cache_node *n = e->is_root ? entry_end(e)->node : NULL;
+    for (struct cache_entry_object *e = h->c->first_root; e; e = e->next_root) {
+        struct cache_node *n = entry_end(e)->node;
         struct value v;
 
         if (!n || n->heap_at[h->t] == NOT_IN_HEAP || n->value[h->t].cls != CLASS_ROOT ||
-            !may_give(h, n->space))
+            !may_give(h, n->space) || !roots_over(h))
             continue;
         v = n->value[h->t];
         v.cls = node_is_mirrored(h->c, n, h->t) ? CLASS_MIRROR : CLASS_LAST;
@@ -446,10 +451,8 @@ static struct cache_entry_object *oldest_root(struct cache *c, uint32_t *ret_n)
     struct cache_entry_object *found = NULL;
 
     *ret_n = 0;
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        struct cache_entry_object *e = c->entries[i];
-
-        if (!e->is_root || e->is_pinned || e->space == c->shared)
+    for (struct cache_entry_object *e = c->first_root; e; e = e->next_root) {
+        if (e->is_pinned || e->space == c->shared)
             continue;
         ++*ret_n;
         if (!found || e->last_use < found->last_use)

@@ -186,11 +186,11 @@ static uint64_t last_owner(const struct cache *c, const struct cache_node *n, ui
 static void name_root(const struct cache *c, struct cache_match *m, const int32_t *tokens,
                       uint32_t n)
 {
-    for (uint32_t i = 0; m->pos > 0 && i < c->n_entries; i++) {
-        const struct cache_entry_object *e = c->entries[i];
-
-        if (!e->is_root || e->space != m->space || e->n_tokens > m->pos ||
-            e->n_tokens <= m->root_pos || !mark_is_passed(c, &e->marks[MARK_ROOT], tokens, n))
+    if (m->pos == 0)
+        return;
+    for (const struct cache_entry_object *e = c->first_root; e; e = e->next_root) {
+        if (e->space != m->space || e->n_tokens > m->pos || e->n_tokens <= m->root_pos ||
+            !mark_is_passed(c, &e->marks[MARK_ROOT], tokens, n))
             continue;
         m->root = e->id;
         m->root_pos = e->n_tokens;
@@ -338,10 +338,8 @@ static void share_copies(struct cache *c, struct cache_node *to, struct cache_no
 
 void roots_share_copies(struct cache *c)
 {
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        struct cache_entry_object *e = c->entries[i], *twin = e->is_root && e->is_pinned
-                                                                  ? entry_find(c, e->twin)
-                                                                  : NULL;
+    for (struct cache_entry_object *e = c->first_root; e; e = e->next_root) {
+        struct cache_entry_object *twin = e->is_pinned ? entry_find(c, e->twin) : NULL;
         struct cache_node *a = twin ? entry_end(e)->node : NULL,
                           *b = twin ? entry_end(twin)->node : NULL;
 

@@ -179,14 +179,10 @@ uint64_t cache_make_root(struct cache *c, struct cache_cursor *u, const int32_t 
     offset = pos - n->depth * CACHE_PAGE;
     e = root_at(n, offset);
     /* A sibling may carry the mark. */
-    for (uint32_t i = 0; !e && i < c->n_entries; i++) {
-        struct cache_entry_object *x = c->entries[i];
-
-        if (x->is_root && x->space == u->space && x->n_tokens == pos &&
-            entry_end(x)->node->parent == n->parent &&
+    for (struct cache_entry_object *x = c->first_root; !e && x; x = x->next_root)
+        if (x->space == u->space && x->n_tokens == pos && entry_end(x)->node->parent == n->parent &&
             tokens_common(entry_end(x)->node->tokens, n->tokens, offset) == offset)
             e = x;
-    }
     if (!e) {
         e = entry_new(c, u->space, true);
         if (!e)

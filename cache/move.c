@@ -181,13 +181,18 @@ void queue_starve(struct cache *c, struct cache_node *n)
     queue_add(&c->starved, n);
 }
 
-/* Those that found no room are asked again once there is some. */
+/* Those that found no room are asked again once there is some, as many as it is enough for: there
+ * may be a whole pool of them. */
 static void requeue_starved(struct cache *c)
 {
+    uint32_t room = c->limits.ram_units - c->held[CACHE_RAM];
     struct cache_node *n;
 
     c->ram_freed = false;
-    while ((n = c->starved.first)) {
+    while (room > 0 && (n = c->starved.first)) {
+        const uint32_t need = node_ram_missing(c, n);
+
+        room -= need < room ? need : room;
         queue_remove(&c->starved, n);
         n->starved = false;
         n->queued = true;

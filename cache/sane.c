@@ -252,12 +252,14 @@ static bool check_ledgers(struct walk *w)
 static bool check_entries(struct walk *w)
 {
     const struct cache *c = w->c;
+    uint32_t n_roots = 0;
 
     for (uint32_t i = 0; i < c->n_entries; i++) {
         const struct cache_entry_object *e = c->entries[i];
         const struct mark *end = &e->marks[e->is_root ? MARK_ROOT : MARK_END];
 
         CHECK(i == 0 || c->entries[i - 1]->id < e->id, "entries out of order");
+        n_roots += e->is_root;
         CHECK(end->node || e->is_active, "entry %llu ends nowhere", (unsigned long long)e->id);
         CHECK(!end->node || end->node->depth * CACHE_PAGE + end->offset == e->n_tokens ||
                   e->is_active,
@@ -265,6 +267,11 @@ static bool check_entries(struct walk *w)
               end->node->depth * CACHE_PAGE + end->offset);
         CHECK(!end->node || end->node->space == e->space, "an entry in another space");
     }
+    for (const struct cache_entry_object *e = c->first_root; e; e = e->next_root, n_roots--)
+        CHECK(e->is_root && entry_find(c, e->id) == e &&
+                  (e->next_root ? e->next_root->prev_root : c->last_root) == e,
+              "the list of roots is broken at %llu", (unsigned long long)e->id);
+    CHECK(n_roots == 0, "a root is not in the list of roots");
     return true;
 }
 
