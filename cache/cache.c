@@ -40,8 +40,41 @@ int cache_new(const struct cache_options *o, const struct cache_ops *ops, struct
     return 0;
 }
 
+static struct cache_owner *owner_ref(struct cache *c, uint32_t uid)
+{
+    struct cache_owner *o = c->owners;
+
+    while (o && o->uid != uid)
+        o = o->next;
+    if (!o) {
+        o = calloc(1, sizeof *o);
+        if (!o)
+            return NULL;
+        o->uid = uid;
+        o->next = c->owners;
+        c->owners = o;
+        c->book_bytes += sizeof *o;
+    }
+    o->refs++;
+    return o;
+}
+
+static void owner_unref(struct cache *c, struct cache_owner *o)
+{
+    struct cache_owner **at = &c->owners;
+
+    if (--o->refs > 0)
+        return;
+    while (*at != o)
+        at = &(*at)->next;
+    *at = o->next;
+    c->book_bytes -= sizeof *o;
+    free(o);
+}
+
 static void space_free(struct cache *c, struct cache_space *s)
 {
+    owner_unref(c, s->owner);
     if (s->prev)
         s->prev->next = s->next;
     else
@@ -150,8 +183,11 @@ struct cache_space *cache_space_get(struct cache *c, const void *key, size_t n, 
     if (!s)
         return NULL;
     s->cache = c;
-    s->top = node_new(c, s, NULL, NULL, 0);
+    s->owner = owner_ref(c, uid);
+    s->top = s->owner ? node_new(c, s, NULL, NULL, 0) : NULL;
     if (!s->top) {
+        if (s->owner)
+            owner_unref(c, s->owner);
         free(s);
         return NULL;
     }

@@ -137,11 +137,20 @@ struct heap {
     int n, cap;
 };
 
+/* Whose spaces are: all of one uid have one share, however many salts it uses. */
+struct cache_owner {
+    struct cache_owner *next;
+    unsigned int refs; /* its spaces */
+    uint32_t uid;
+    uint32_t held[CACHE_TIERS]; /* by its spaces together */
+};
+
 struct cache_space {
     struct cache *cache;
     struct cache_space *prev, *next;
     unsigned int refs;
     uint32_t uid;
+    struct cache_owner *owner; /* one reference */
     size_t n_name;
     struct cache_node *top; /* owned */
     struct heap heap[CACHE_TIERS];
@@ -159,6 +168,7 @@ struct cache {
     struct cache_ops ops;
     struct cache_limits limits;
     struct cache_space *spaces, *shared;
+    struct cache_owner *owners;          /* owned list */
     struct cache_entry_object **entries; /* owned, by id */
     uint32_t n_entries, cap_entries;
     /* Few among many conversations, and asked for often; by id, the shared ones too. */

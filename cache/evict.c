@@ -38,13 +38,16 @@ static uint32_t tier_limit(const struct cache *c, enum cache_tier t)
 }
 
 struct share {
-    bool over_only;           /* only those that hold more than their share may lose */
-    struct cache_space *only; /* only this one may lose; NULL: anybody */
+    bool over_only;                 /* only those that hold more than their share may lose */
+    const struct cache_owner *only; /* only this one may lose; NULL: anybody */
     uint32_t share;
 };
 
-/* No key holds more than its share while others want room: who has to give for `s` (NULL: nobody in
- * particular) to get n units. */
+/*
+ * Nobody holds more than one's share while others want room: who has to give for `s` (NULL: nobody
+ * in particular) to get n units.  Salts do not make shares: who uses many would push everybody out,
+ * itself as well.
+ */
 static struct share who_gives(const struct cache *c, const struct cache_space *s, uint32_t n,
                               enum cache_tier t)
 {
@@ -52,15 +55,15 @@ static struct share who_gives(const struct cache *c, const struct cache_space *s
     uint32_t n_active = 0;
     bool any_over = false;
 
-    for (struct cache_space *y = c->spaces; y; y = y->next)
-        n_active += y->held[t] > 0 || y == s;
+    for (const struct cache_owner *y = c->owners; y; y = y->next)
+        n_active += y->held[t] > 0 || (s && y == s->owner);
     if (n_active < 2)
         return x;
     x.share = tier_limit(c, t) / n_active;
-    for (struct cache_space *y = c->spaces; y; y = y->next)
+    for (const struct cache_owner *y = c->owners; y; y = y->next)
         any_over = any_over || y->held[t] > x.share;
-    if (s && s->held[t] + n > x.share)
-        x.only = (struct cache_space *)s;
+    if (s && s->owner->held[t] + n > x.share)
+        x.only = s->owner;
     else
         x.over_only = any_over;
     return x;
@@ -135,8 +138,8 @@ static void hunt_end(struct hunt *h)
 
 static bool may_give(const struct hunt *h, const struct cache_space *s)
 {
-    return (!h->share.only || h->share.only == s) &&
-           (!h->share.over_only || s->held[h->t] > h->share.share);
+    return (!h->share.only || h->share.only == s->owner) &&
+           (!h->share.over_only || s->owner->held[h->t] > h->share.share);
 }
 
 /* The page of least value that may leave; NULL: none. */

@@ -287,6 +287,28 @@ static bool check_queues(struct walk *w)
     return true;
 }
 
+static bool check_owners(struct walk *w)
+{
+    const struct cache *c = w->c;
+
+    for (const struct cache_owner *o = c->owners; o; o = o->next) {
+        uint32_t held[CACHE_TIERS] = {0}, n = 0;
+
+        for (const struct cache_space *s = c->spaces; s; s = s->next) {
+            if (s->owner != o)
+                continue;
+            n++;
+            for (int t = 0; t < CACHE_TIERS; t++)
+                held[t] += s->held[t];
+        }
+        CHECK(n == o->refs && n > 0, "an owner has %u spaces, counted %u", o->refs, n);
+        for (int t = 0; t < CACHE_TIERS; t++)
+            CHECK(held[t] == o->held[t], "an owner has %u units of tier %d, counted %u", o->held[t],
+                  t, held[t]);
+    }
+    return true;
+}
+
 static bool walk_all(struct walk *w)
 {
     const struct cache *c = w->c;
@@ -303,6 +325,8 @@ static bool walk_all(struct walk *w)
                 return false;
         }
     }
+    if (!check_owners(w))
+        return false;
     CHECK(w->n_pages == c->n_pages, "%llu pages, %llu counted", (unsigned long long)c->n_pages,
           (unsigned long long)w->n_pages);
     CHECK(w->n_leaving == c->n_leaving, "%u units leave, %u counted", c->n_leaving, w->n_leaving);

@@ -217,6 +217,7 @@ void node_changed(struct cache *c, struct cache_node *n)
 
         n->counted[t] = is;
         n->space->held[t] += is - was;
+        n->space->owner->held[t] += is - was;
         if ((was > 0) != (is > 0))
             subtree_count(c, n, t, is > 0);
     }

@@ -401,6 +401,34 @@ START_TEST(no_space_holds_more_than_its_share_while_others_want_room)
 }
 END_TEST
 
+START_TEST(salts_of_one_user_make_no_shares)
+{
+    struct cw_world *w = cw_new(&(struct cw_options){.vram_units = 12, .ram_units = 12});
+    struct cache_space *salted[8];
+
+    for (int i = 0; i < 8; i++) {
+        char key[] = {'s', (char)('0' + i)};
+
+        salted[i] = cache_space_get(w->cache, key, sizeof key, 1000);
+        cw_request(w, salted[i], "Y64");
+        cw_demote_all(w);
+    }
+    /* Of the same uid: what is older makes way, as within one space. */
+    cw_request(w, w->space, "a192");
+    cw_demote_all(w);
+    cw_request(w, w->space, "b192");
+    cw_demote_all(w);
+    for (int i = 0; i < 4; i++) {
+        cw_request(w, salted[i], "Z64");
+        cw_demote_all(w);
+    }
+    ck_assert_uint_eq(n_whole(w, w->space, "ab"), 2);
+    for (int i = 0; i < 8; i++)
+        cache_space_unref(w->cache, salted[i]);
+    cw_free(w);
+}
+END_TEST
+
 /* --- an operator's verbs --------------------------------------------------------------------- */
 
 START_TEST(clear_forgets_all_but_what_is_held_or_pinned)
@@ -526,6 +554,7 @@ int main(void)
     tcase_add_loop_test(t, lowered_limits_evict_at_once_but_nothing_that_is_held, 0, 2);
     tcase_add_loop_test(t, a_request_can_leave_no_trace, 0, 2);
     tcase_add_test(t, no_space_holds_more_than_its_share_while_others_want_room);
+    tcase_add_test(t, salts_of_one_user_make_no_shares);
     tcase_add_loop_test(t, clear_forgets_all_but_what_is_held_or_pinned, 0, 2);
     tcase_add_loop_test(t, evict_moves_one_tier_down_and_forget_out_of_all, 0, 2);
     tcase_add_loop_test(t, forgetting_one_leaves_what_others_share, 0, 2);
