@@ -38,10 +38,12 @@ static ALWAYS_INLINE __m256i join32x2(__m256i a, __m256i b)
     return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
 }
 
+/* Halves added: those of a below, those of b above.  Permutations of halves are slow on some. */
 static ALWAYS_INLINE __m256i join128(__m256i a, __m256i b)
 {
-    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
-                            _mm256_permute2x128_si256(a, b, 0x31));
+    return _mm256_set_m128i(
+        _mm_add_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1)),
+        _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
 }
 
 /* Sixteen sums of 16 bits to eight of 32, those of the two halves added. */
@@ -67,6 +69,55 @@ static ALWAYS_INLINE __m256i sum_eight16(const __m256i *v, const bool all_fit)
     __m256i b = join16x2(join16(v[4], v[5]), join16(v[6], v[7]));
 
     return all_fit ? widen(join16x4(a, b)) : join128(widen(a), widen(b));
+}
+
+/*
+ * Q4_0 and Q4_1 keep the two halves of a block apart, in 128 bits: putting them together would cost
+ * as much as their products.
+ */
+static ALWAYS_INLINE bool direct_is_narrow(uint32_t type)
+{
+    return type == TENSOR_Q4_0 || type == TENSOR_Q4_1;
+}
+
+static ALWAYS_INLINE __m128i narrow_sums(__m128i lo, __m128i hi, const int8_t *x)
+{
+    return _mm_add_epi16(_mm_maddubs_epi16(lo, _mm_loadu_si128((const __m128i *)x)),
+                         _mm_maddubs_epi16(hi, _mm_loadu_si128((const __m128i *)(x + QUANT_HALF))));
+}
+
+static ALWAYS_INLINE __m128i narrow_join(__m128i a, __m128i b)
+{
+    return _mm_add_epi16(_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b));
+}
+
+static ALWAYS_INLINE __m128i narrow_join4(const __m128i *v)
+{
+    __m128i a = narrow_join(v[0], v[1]), b = narrow_join(v[2], v[3]);
+
+    a = _mm_add_epi16(_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
+    return _mm_madd_epi16(_mm_unpacklo_epi16(a, _mm_srli_si128(a, 8)), _mm_set1_epi16(1));
+}
+
+/* As direct_sums below, of the first n blocks of the group at p. */
+static ALWAYS_INLINE __m256i direct_narrow(const uint32_t type, const uint8_t *p, uint32_t n,
+                                           const int8_t *x)
+{
+    const __m128i low = _mm_set1_epi8(15);
+    const size_t bytes = quant_bytes(type);
+    __m128i s[QUANT_SUPER];
+
+    UNROLLED (i, QUANT_SUPER) {
+        __m128i v;
+
+        s[i] = _mm_setzero_si128();
+        if (i >= n)
+            continue;
+        v = _mm_loadu_si128((const __m128i *)(p + (i + 1) * bytes - 16));
+        s[i] = narrow_sums(_mm_and_si128(v, low), _mm_and_si128(_mm_srli_epi16(v, 4), low),
+                           x + (size_t)i * QUANT_BLOCK);
+    }
+    return _mm256_set_m128i(n <= 4 ? _mm_setzero_si128() : narrow_join4(s + 4), narrow_join4(s));
 }
 
 /* Two 16-bit scales, side by side, to the halves of a vector. */
@@ -131,12 +182,15 @@ static ALWAYS_INLINE void direct_group(const uint32_t n_t, const uint32_t type,
     if (quant_has_halves(type))
         _mm256_storeu_si256((__m256i *)scale, sc.scale);
     UNROLLED (i, QUANT_SUPER)
-        u[i] = whole || i < n ? quant_unpack(type, p, i) : _mm256_setzero_si256();
+        u[i] = (whole || i < n) && !direct_is_narrow(type) ? quant_unpack(type, p, i)
+                                                           : _mm256_setzero_si256();
     UNROLLED (t, n_t) {
         const void *xs = j->xs[t] + 2 * (size_t)b;
         __m256 dx = whole ? _mm256_loadu_ps(j->dx[t] + b) : _mm256_maskload_ps(j->dx[t] + b, mask);
         __m256i sums = whole ? load_32(xs) : _mm256_maskload_epi32(xs, mask);
-        __m256i s = direct_sums(type, u, n, scale, j->x[t] + (size_t)b * QUANT_BLOCK);
+        const int8_t *x = j->x[t] + (size_t)b * QUANT_BLOCK;
+        __m256i s = direct_is_narrow(type) ? direct_narrow(type, p, n, x)
+                                           : direct_sums(type, u, n, scale, x);
         __m256 v;
 
         if (quant_offset(type))

@@ -65,8 +65,9 @@ static ALWAYS_INLINE void transpose8(__m256i *v)
             b[i + 2 * h + 1] = _mm256_unpackhi_epi64(a[i + h], a[i + 2 + h]);
         }
     UNROLLED (i, 4) {
-        v[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
-        v[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
+        v[i] = _mm256_inserti128_si256(b[i], _mm256_castsi256_si128(b[i + 4]), 1);
+        v[i + 4] = _mm256_blend_epi32(
+            b[i + 4], _mm256_castsi128_si256(_mm256_extracti128_si256(b[i], 1)), 0x0f);
     }
 }
 

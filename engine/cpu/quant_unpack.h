@@ -139,14 +139,14 @@ static ALWAYS_INLINE __m256i unpack_values(const uint8_t *qs, const int8_t *tabl
 /* Bytes shifted right by n bits (within 16), then masked. */
 static ALWAYS_INLINE __m256i shifted(__m256i v, uint32_t n, int mask)
 {
-    return _mm256_and_si256(_mm256_srl_epi16(v, _mm_cvtsi32_si128((int)n)),
-                            _mm256_set1_epi8((char)mask));
+    return _mm256_and_si256(_mm256_srli_epi16(v, (int)n), _mm256_set1_epi8((char)mask));
 }
 
-/* The same to the left of bit 0 or above: bit i of each byte moved to bit n. */
+/* Bit i of each byte moved to bit n, the others 0. */
 static ALWAYS_INLINE __m256i bit_to(__m256i v, uint32_t i, uint32_t n)
 {
-    return _mm256_sll_epi16(shifted(v, i, 1), _mm_cvtsi32_si128((int)n));
+    v = i < n ? _mm256_slli_epi16(v, (int)(n - i)) : _mm256_srli_epi16(v, (int)(i - n));
+    return _mm256_and_si256(v, _mm256_set1_epi8((char)(1 << n)));
 }
 
 /* v with the sign of every bit that is set turned, plus offset. */
@@ -166,26 +166,35 @@ static ALWAYS_INLINE uint32_t spread_signs(uint32_t w)
            (uint32_t)quant_even_signs(w >> 21 & 127) << 24;
 }
 
+/* Not by way of memory: a load waits long for several stores. */
+static ALWAYS_INLINE __m256i four_words(const uint64_t *v)
+{
+    return _mm256_set_epi64x((long long)v[3], (long long)v[2], (long long)v[1], (long long)v[0]);
+}
+
 static ALWAYS_INLINE __m256i unpack_iq3_s(const struct quant_iq3_s *p, uint32_t i)
 {
     const uint8_t *qs = p->qs + 8 * (size_t)i;
-    uint32_t v[8], h = p->qh[i], signs;
+    uint32_t h = p->qh[i], signs;
+    uint64_t v[4];
 
-    UNROLLED (u, 8)
-        v[u] = quant_grid_iq3_s[qs[u] | (h >> u & 1) << 8];
+    UNROLLED (l, 4)
+        v[l] = quant_grid_iq3_s[qs[2 * l] | (h >> (2 * l) & 1) << 8] |
+               (uint64_t)quant_grid_iq3_s[qs[2 * l + 1] | (h >> (2 * l + 1) & 1) << 8] << 32;
     memcpy(&signs, p->signs + 4 * (size_t)i, sizeof signs);
-    return with_signs(load_32(v), signs, quant_offset(TENSOR_IQ3_S));
+    return with_signs(four_words(v), signs, quant_offset(TENSOR_IQ3_S));
 }
 
 static ALWAYS_INLINE __m256i unpack_iq3_xxs(const struct quant_iq3_xxs *p, uint32_t i)
 {
     const uint8_t *qs = p->qs + 8 * (size_t)i;
-    uint32_t v[8], w;
+    uint64_t v[4];
+    uint32_t w;
 
-    UNROLLED (u, 8)
-        v[u] = quant_grid_iq3_xxs[qs[u]];
+    UNROLLED (l, 4)
+        v[l] = quant_grid_iq3_xxs[qs[2 * l]] | (uint64_t)quant_grid_iq3_xxs[qs[2 * l + 1]] << 32;
     memcpy(&w, p->w + 4 * (size_t)i, sizeof w);
-    return with_signs(load_32(v), spread_signs(w), quant_offset(TENSOR_IQ3_XXS));
+    return with_signs(four_words(v), spread_signs(w), quant_offset(TENSOR_IQ3_XXS));
 }
 
 static ALWAYS_INLINE __m256i unpack_iq2_xs(const struct quant_iq2_xs *p, uint32_t i)
@@ -200,7 +209,7 @@ static ALWAYS_INLINE __m256i unpack_iq2_xs(const struct quant_iq2_xs *p, uint32_
         v[l] = quant_grid_iq2_xs[q & 511];
         signs |= (uint32_t)quant_even_signs((uint8_t)(q >> 9)) << (8 * l);
     }
-    return with_signs(load_32(v), signs, quant_offset(TENSOR_IQ2_XS));
+    return with_signs(four_words(v), signs, quant_offset(TENSOR_IQ2_XS));
 }
 
 /* Block i of the group of eight at p. */
@@ -274,22 +283,70 @@ static ALWAYS_INLINE __m256 bytes_to_floats(uint64_t bytes)
 /* The first n of eight halves, `step` bytes apart; the others 0. */
 static ALWAYS_INLINE __m256 load_halves(const uint8_t *p, size_t step, uint32_t n)
 {
-    uint16_t h[QUANT_SUPER] = {0};
+    __m128i v = _mm_setzero_si128();
+    uint16_t h;
 
-    UNROLLED (i, QUANT_SUPER)
-        if (i < n)
-            memcpy(&h[i], p + i * step, sizeof h[i]);
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)h));
+#define HALF(i)                                                                                    \
+    if (i < n) {                                                                                   \
+        memcpy(&h, p + (i)*step, sizeof h);                                                        \
+        v = _mm_insert_epi16(v, (short)h, i);                                                      \
+    }
+    HALF(0)
+    HALF(1)
+    HALF(2)
+    HALF(3)
+    HALF(4)
+    HALF(5)
+    HALF(6)
+    HALF(7)
+#undef HALF
+    return _mm256_cvtph_ps(v);
 }
 
+/* The same of pairs of halves: scale and minimum. */
+static ALWAYS_INLINE void load_pairs(const uint8_t *p, size_t step, uint32_t n, __m256 *ret_d,
+                                     __m256 *ret_m)
+{
+    const __m128i split = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    __m128i v[2] = {_mm_setzero_si128(), _mm_setzero_si128()};
+    int h;
+
+#define PAIR(i)                                                                                    \
+    if (i < n) {                                                                                   \
+        memcpy(&h, p + (i)*step, sizeof h);                                                        \
+        v[(i) / 4] = _mm_insert_epi32(v[(i) / 4], h, (i) % 4);                                     \
+    }
+    PAIR(0)
+    PAIR(1)
+    PAIR(2)
+    PAIR(3)
+    PAIR(4)
+    PAIR(5)
+    PAIR(6)
+    PAIR(7)
+#undef PAIR
+    v[0] = _mm_shuffle_epi8(v[0], split);
+    v[1] = _mm_shuffle_epi8(v[1], split);
+    *ret_d = _mm256_cvtph_ps(_mm_unpacklo_epi64(v[0], v[1]));
+    *ret_m = _mm256_cvtph_ps(_mm_unpackhi_epi64(v[0], v[1]));
+}
+
+/* As quant_mxfp4_scale. */
 static ALWAYS_INLINE __m256 load_mxfp4_scales(const uint8_t *p, uint32_t n)
 {
-    float d[QUANT_SUPER] = {0};
+    uint64_t bytes = 0;
+    __m256i e, d, small;
 
     UNROLLED (i, QUANT_SUPER)
         if (i < n)
-            d[i] = quant_mxfp4_scale(p[i * sizeof(struct quant_mxfp4)]);
-    return _mm256_loadu_ps(d);
+            bytes |= (uint64_t)p[i * sizeof(struct quant_mxfp4)] << (8 * i);
+    e = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
+    d = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    d = _mm256_blendv_epi8(d, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e));
+    d = _mm256_or_si256(d, _mm256_and_si256(_mm256_cmpeq_epi32(e, _mm256_set1_epi32(255)),
+                                            _mm256_set1_epi32(0x7fc00000)));
+    return _mm256_castsi256_ps(d);
 }
 
 static ALWAYS_INLINE void scales_of_k(const uint8_t *p, struct quant_scales *r)
@@ -399,9 +456,10 @@ static ALWAYS_INLINE void quant_load_scales(const uint32_t type, const uint8_t *
         r->d = load_mxfp4_scales(p, n);
         break;
     default:
-        r->d = load_halves(p, quant_bytes(type), n);
         if (quant_is_min(type))
-            r->m = load_halves(p + 2, quant_bytes(type), n);
+            load_pairs(p, quant_bytes(type), n, &r->d, &r->m);
+        else
+            r->d = load_halves(p, quant_bytes(type), n);
         break;
     }
     /* What multiplies the sums of activations: the offset of the integers, or the minimum. */
