@@ -38,7 +38,7 @@ static int gguf_new(const char *name, struct gguf **ret, struct err_text *e)
     return 0;
 }
 
-int gguf_open(const char *path, struct gguf **ret, struct err_text *e)
+int gguf_open_file(const char *path, struct gguf **ret, struct err_text *e)
 {
     CLEANUP(gguf_freep) struct gguf *g = NULL;
     struct stat st;
@@ -79,6 +79,21 @@ int gguf_open(const char *path, struct gguf **ret, struct err_text *e)
     return 0;
 }
 
+int gguf_open(const char *path, struct gguf **ret, struct err_text *e)
+{
+    CLEANUP(gguf_freep) struct gguf *g = NULL;
+    int r;
+
+    r = gguf_open_file(path, &g, e);
+    if (r < 0)
+        return r;
+    r = gguf_open_parts(g, path, e);
+    if (r < 0)
+        return r;
+    *ret = TAKE(g);
+    return 0;
+}
+
 int gguf_open_bytes(const void *p, size_t n, const char *name, struct gguf **ret,
                     struct err_text *e)
 {
@@ -106,6 +121,9 @@ void gguf_free(struct gguf *g)
     free(g->kv);
     free(g->by_name);
     free(g->tensors);
+    for (uint32_t i = 0; i < g->n_parts; i++)
+        gguf_free(g->parts[i]);
+    free(g->parts);
     if (g->mapped)
         (void)munmap((void *)(uintptr_t)g->base, g->size);
     if (g->fd >= 0)
@@ -120,7 +138,16 @@ const char *gguf_name(const struct gguf *g)
 
 uint64_t gguf_file_bytes(const struct gguf *g)
 {
-    return g->size;
+    uint64_t n = g->size;
+
+    for (uint32_t i = 0; i < g->n_parts; i++)
+        n += g->parts[i]->size;
+    return n;
+}
+
+uint32_t gguf_n_files(const struct gguf *g)
+{
+    return 1 + g->n_parts;
 }
 
 int gguf_fail(const struct gguf *g, struct err_text *e, int code, const char *fmt, ...)

@@ -62,7 +62,12 @@ struct tensor {
     uint64_t n_bytes;
 };
 
-/* Maps and checks `path`.  0, or negative with `e` filled and *ret untouched. */
+/*
+ * Maps and checks `path`, and when it is the first file of a split model
+ * (PREFIX-00001-of-0000N.gguf with the key split.count) the others beside it: their tensors are
+ * found like its own, the keys are the first file's.  0, or negative with `e` filled and *ret
+ * untouched.
+ */
 int gguf_open(const char *path, struct gguf **ret, struct err_text *e);
 
 /* The same on bytes in memory (tests, fuzzing); `p` is borrowed until gguf_free. */
@@ -86,7 +91,8 @@ const char *gguf_name(const struct gguf *g); /* as given to open; for messages e
  */
 int gguf_fail(const struct gguf *g, struct err_text *e, int code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-uint64_t gguf_file_bytes(const struct gguf *g);
+uint64_t gguf_file_bytes(const struct gguf *g); /* of all files */
+uint32_t gguf_n_files(const struct gguf *g);    /* 1 unless the model is split */
 
 /*
  * Keys.  Each returns 1 with *ret set, 0 when the key is absent (*ret untouched), or negative with
@@ -115,7 +121,7 @@ struct gguf_str gguf_array_str(const struct gguf_array *a, uint64_t i);
 bool gguf_array_i64(const struct gguf_array *a, uint64_t i, int64_t *ret);
 bool gguf_array_f64(const struct gguf_array *a, uint64_t i, double *ret);
 
-/* Tensors, in file order. */
+/* Tensors, in file order, those of the first file first. */
 uint64_t gguf_n_tensors(const struct gguf *g);
 const struct tensor *gguf_tensor_at(const struct gguf *g, uint64_t i);
 /* By name; NULL when absent. */

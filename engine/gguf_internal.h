@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of the GGUF reader share: gguf.c (life time, look-up), gguf_parse.c (bytes to
- * records), gguf_get.c (typed access to keys), gguf_types.c (tables).  Nobody else includes this.
+ * records), gguf_split.c (models of several files), gguf_get.c (typed access to keys), gguf_types.c
+ * (tables).  Nobody else includes this.
  */
 #ifndef ENGINE_GGUF_INTERNAL_H
 #define ENGINE_GGUF_INTERNAL_H
@@ -39,6 +40,7 @@ enum {
     GGUF_DEFAULT_ALIGNMENT = 32,
     GGUF_MIN_ALIGNMENT = 8,
     GGUF_MAX_ALIGNMENT = 1 << 20,
+    GGUF_MAX_PARTS = 1024, /* files of a split model */
     GGUF_NAME_SHOWN = 100, /* bytes of the file's path that messages show: the last ones */
 };
 #define GGUF_MAX_DIM (UINT64_C(1) << 40)
@@ -67,7 +69,18 @@ struct gguf {
     struct tensor *tensors;        /* owned, [n_tensors], file order */
     const struct tensor **by_name; /* owned, [n_tensors], sorted by name */
     uint64_t n_tensors;
+
+    struct gguf **parts; /* owned, [n_parts]: the further files of a split model, whose tensors are
+                            listed above too */
+    uint32_t n_parts;
 };
+
+/* One file, whatever its keys say about others. */
+int gguf_open_file(const char *path, struct gguf **ret, struct err_text *e);
+/* Opens the other files of a split model that `g` at `path` is the first of, and joins them. */
+int gguf_open_parts(struct gguf *g, const char *path, struct err_text *e);
+/* Sorts by_name; a name that occurs twice is an error. */
+int gguf_sort_names(struct gguf *g, struct err_text *e);
 
 /* Fills everything from base and size.  0 or negative with `e` filled; gguf_free cleans up both. */
 int gguf_parse(struct gguf *g, struct err_text *e);

@@ -403,6 +403,18 @@ static int tensor_place_cmp(const void *a, const void *b)
     return (pa > pb) - (pa < pb);
 }
 
+int gguf_sort_names(struct gguf *g, struct err_text *e)
+{
+    char k[SHOWN];
+
+    qsort(g->by_name, g->n_tensors, sizeof *g->by_name, tensor_name_cmp);
+    for (uint64_t i = 1; i < g->n_tensors; i++)
+        if (gguf_str_cmp(g->by_name[i - 1]->name, g->by_name[i]->name) == 0)
+            return gguf_fail(g, e, ERR_DAMAGED, "tensor \"%s\" occurs twice",
+                             shown(k, g->by_name[i]->name));
+    return 0;
+}
+
 /* Leaves by_name sorted by name. */
 static int check_tensors(struct gguf *g, struct err_text *e)
 {
@@ -422,13 +434,7 @@ static int check_tensors(struct gguf *g, struct err_text *e)
             return gguf_fail(g, e, ERR_DAMAGED, "tensors \"%s\" and \"%s\" overlap",
                              shown(k, a->name), shown(k2, b->name));
     }
-
-    qsort(g->by_name, g->n_tensors, sizeof *g->by_name, tensor_name_cmp);
-    for (uint64_t i = 1; i < g->n_tensors; i++)
-        if (gguf_str_cmp(g->by_name[i - 1]->name, g->by_name[i]->name) == 0)
-            return gguf_fail(g, e, ERR_DAMAGED, "tensor \"%s\" occurs twice",
-                             shown(k, g->by_name[i]->name));
-    return 0;
+    return gguf_sort_names(g, e);
 }
 
 static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct err_text *e)

@@ -2,9 +2,9 @@
 /*
  * Is it a model that we run?
  *
- * Refused by name: other architectures, other kinds of file, parts of a split model, and keys that
- * would change the result while the graph does not honour them, unless their value is the neutral
- * one.  A model that runs must run right.
+ * Refused by name: other architectures, other kinds of file, a part of a split model alone, and
+ * keys that would change the result while the graph does not honour them, unless their value is the
+ * neutral one.  A model that runs must run right.
  */
 #include "engine/model_internal.h"
 
@@ -39,11 +39,9 @@ int model_read_family(const struct model_reader *r, const struct family **ret)
     rc = gguf_get_u64(r->g, "split.count", 0, UINT16_MAX, &v, r->e);
     if (rc < 0)
         return rc;
-    if (rc > 0 && v > 1)
+    if (rc > 0 && v > 1 && v != gguf_n_files(r->g))
         return gguf_fail(r->g, r->e, ERR_UNSUPPORTED,
-                         "one part of a model split into %" PRIu64
-                         " files; split models are not supported, merge the parts into one file",
-                         v);
+                         "one part of a model split into %" PRIu64 " files", v);
 
     rc = gguf_get_str(r->g, "general.type", &s, r->e);
     if (rc < 0)
