@@ -2,9 +2,11 @@
 /*
  * Waiting for what is being read for another request just now, instead of reading it as well.
  *
- * Nothing is remembered: every time a queued request could start it is asked again what those in
- * slots still have ahead of it, so a reader that fails, is parked or turns out not to keep what was
- * hoped for just stops being waited for.  What a reader has published is found like anything else.
+ * No promise is remembered: when a queued request could start it is asked again what those in slots
+ * still have ahead of it, so a reader that fails, is parked or turns out not to keep what was hoped
+ * for just stops being waited for.  What a reader has published is found like anything else.  Only
+ * while a reader just reads on towards what it was waited for is nobody asked: a thousand agents
+ * may wait for one prompt of a thousand pages.
  */
 #include "daemon/sched_private.h"
 
@@ -44,14 +46,15 @@ static uint32_t resumable(const struct sched *s, struct run *reader, uint32_t d)
     return last;
 }
 
-/* What `run` would gain by waiting for the run in this slot. */
+/* What `run` would gain by waiting for the run in this slot, and up to which position it would. */
 static uint32_t gain(const struct sched *s, const struct run *run, struct run *other,
-                     enum slot_state state, uint32_t best)
+                     enum slot_state state, uint32_t best, uint32_t *ret_pos)
 {
     const uint32_t n = run_n_ids(run) - 1;
     const uint32_t known = other->n_ids < n ? other->n_ids : n;
     uint32_t d, pos;
 
+    *ret_pos = 0;
     if (other == run || other->paused || !other->keeps || other->space != run->space)
         return 0;
     d = common(run_ids(run), other->ids, known);
@@ -65,23 +68,43 @@ static uint32_t gain(const struct sched *s, const struct run *run, struct run *o
     if ((state != SLOT_RUNNING && state != SLOT_LOADING) || other->n_ran >= other->n_goal)
         return 0;
     pos = resumable(s, other, d);
+    *ret_pos = pos;
     return pos > best && pos > other->cursor.n_pages * CACHE_PAGE ? pos - best : 0;
 }
 
 bool join_wait(struct sched *s, struct run *run, uint32_t best)
 {
     run->join_with = 0;
+    run->join_pos = 0;
     if (!run->space)
         return false;
     for (uint32_t i = 0; i < s->o.parallel; i++) {
         struct slot *slot = &s->slots[i];
+        uint32_t pos;
 
-        if (!slot->run || gain(s, run, slot->run, slot->state, best) < JOIN_LEAST)
+        if (!slot->run || gain(s, run, slot->run, slot->state, best, &pos) < JOIN_LEAST)
             continue;
         run->join_with = slot->run->r->id;
+        run->join_pos = pos;
+        run->join_ran = slot->run->n_ran;
         if (run->r->decision && slot->state != SLOT_ENDING)
             run->r->decision->joined_with = run->join_with;
         return true;
+    }
+    return false;
+}
+
+bool join_goes_on(const struct sched *s, const struct run *run)
+{
+    for (uint32_t i = 0; run->join_pos > 0 && i < s->o.parallel; i++) {
+        const struct run *other = s->slots[i].run;
+
+        /* One that has begun anew has other plans, and has run less. */
+        if (other && other->r->id == run->join_with)
+            return s->slots[i].state == SLOT_RUNNING && other->keeps && !other->paused &&
+                   other->n_ran >= run->join_ran && other->n_ran < other->n_goal &&
+                   other->n_goal >= run->join_pos &&
+                   other->cursor.n_pages * CACHE_PAGE < run->join_pos;
     }
     return false;
 }

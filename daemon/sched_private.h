@@ -88,6 +88,8 @@ struct run {
     bool settled;       /* its decision was counted */
     uint32_t n_first;   /* stored for it when it came; UINT32_MAX: not looked yet */
     uint64_t join_with; /* request that it waits for, 0: none */
+    uint32_t join_pos;  /* up to here; 0: nobody knows */
+    uint32_t join_ran;  /* that one's n_ran then */
     struct capture_plan {
         uint32_t pos;
         unsigned int kinds; /* enum cache_kind */
@@ -264,6 +266,9 @@ void mount_job_done(struct sched *s, struct slot *slot, struct job *j);
 
 /* sched_join.c: whether it should wait for what another one reads; `best` tokens are stored. */
 bool join_wait(struct sched *s, struct run *run, uint32_t best);
+/* Whether the answer was yes and still is, with nothing changed but how far the other one has
+ * read: it need not be asked again. */
+bool join_goes_on(const struct sched *s, const struct run *run);
 /* The last position that somebody waits for; 0: nobody. */
 uint32_t join_wanted(const struct sched *s, const struct run *reader);
 

@@ -226,7 +226,7 @@ void slots_admit(struct sched *s)
         next = run->next;
         if (!find_free_slot(s, 0))
             return;
-        if (run->paused)
+        if (run->paused || join_goes_on(s, run))
             continue;
         run_find(s, run, &f);
         /* Waiting for others takes no slot, and others may pass. */
