@@ -355,6 +355,12 @@ uint32_t cache_clear_roots(struct cache *c);
 /* A root for everybody, until unpinned: its path is in the shared space too, by reference.  0,
  * -ENOENT, -ENOMEM. */
 int cache_pin_root(struct cache *c, uint64_t id, bool pinned, uint64_t now);
+/*
+ * For a request that would fail for want of vram: unpins the least recently used root of those that
+ * hold something there and that nobody holds, and tells (ROOT_LOST, of the shared one).  Whether
+ * there was one.
+ */
+bool cache_yield_pin(struct cache *c);
 
 /* The invariant walk: ledgers against what is reachable, heaps, marks, order of pages.  For tests,
  * and for a daemon that was told to; false with the first contradiction in `e`. */

@@ -127,10 +127,6 @@ double entry_key(const struct cache *c, const struct cache_entry_object *e)
 static void tell_gone(struct cache *c, const struct cache_entry_object *e, enum cache_why why,
                       enum cache_tier tier, uint64_t bytes)
 {
-    if (e->is_root)
-        c->st.roots_lost++;
-    else
-        c->st.evictions++;
     cache_tell(c, e->is_root ? CACHE_ROOT_LOST : CACHE_EVICTED, why, tier, e, bytes);
 }
 
@@ -477,9 +473,22 @@ static int share_root(struct cache *c, struct cache_entry_object *e, uint64_t no
     return 0;
 }
 
+/* It is an ordinary root again; the shared one goes. */
+static void unpin_root(struct cache *c, struct cache_entry_object *e, enum cache_why why)
+{
+    struct cache_entry_object *twin = entry_find(c, e->twin);
+
+    e->is_pinned = false;
+    if (!twin)
+        return;
+    twin->is_pinned = false;
+    e->twin = twin->twin = 0;
+    entry_forget(c, twin->space == c->shared ? twin : e, why);
+}
+
 int cache_pin_root(struct cache *c, uint64_t id, bool pinned, uint64_t now)
 {
-    struct cache_entry_object *e = entry_find(c, id), *twin;
+    struct cache_entry_object *e = entry_find(c, id);
     int r = 0;
 
     if (!e || !e->is_root)
@@ -490,13 +499,38 @@ int cache_pin_root(struct cache *c, uint64_t id, bool pinned, uint64_t now)
         r = share_root(c, e, now);
     if (r < 0)
         return r;
-    e->is_pinned = pinned;
-    twin = pinned ? NULL : entry_find(c, e->twin);
-    if (!pinned && twin) {
-        twin->is_pinned = false;
-        e->twin = twin->twin = 0;
-        entry_forget(c, twin->space == c->shared ? twin : e, CACHE_WHY_OPERATOR);
-    }
+    if (pinned)
+        e->is_pinned = true;
+    else
+        unpin_root(c, e, CACHE_WHY_OPERATOR);
     evict_to_limits(c, CACHE_WHY_LIMITS);
     return 0;
+}
+
+static bool holds_vram(const struct cache_entry_object *e)
+{
+    const struct cache_node *n = e->marks[MARK_ROOT].node;
+
+    while (n && n->parent && n->counted[CACHE_VRAM] == 0)
+        n = n->parent;
+    return n && n->parent;
+}
+
+bool cache_yield_pin(struct cache *c)
+{
+    struct cache_entry_object *found = NULL;
+
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        struct cache_entry_object *e = c->entries[i];
+        const struct cache_entry_object *twin = entry_find(c, e->twin);
+
+        if (e->is_root && e->is_pinned && !is_held(e) && !(twin && is_held(twin)) &&
+            holds_vram(e) && (!found || e->last_use < found->last_use))
+            found = e;
+    }
+    if (!found)
+        return false;
+    unpin_root(c, found, CACHE_WHY_SPACE);
+    evict_to_limits(c, CACHE_WHY_LIMITS);
+    return true;
 }

@@ -169,6 +169,9 @@ static void make_room(struct sched *s, struct run *run, bool is_oldest)
             keep_nothing(s, run);
             continue;
         }
+        /* The cache may fail, a request may not: at last, what an operator pinned. */
+        if (!victim && is_oldest && s->o.cache && cache_yield_pin(s->o.cache))
+            continue;
         if (!victim) {
             if (is_oldest)
                 run_finish(s, run, FINISH_ERROR, ERR_CAPACITY, "no page is left in the pool");

@@ -429,6 +429,38 @@ END_TEST
 
 /* --- estimates --- */
 
+/* Behind the pinned root there is no room for the request, nor for a copy of the root. */
+START_TEST(a_pin_makes_way_for_a_request_that_would_fail)
+{
+    struct world_options o = world_cached(_i);
+    struct world *w;
+    struct text p = {0}, other = {0}, more = {0};
+    struct client *a;
+
+    o.engine.n_units = 20;
+    o.limits.ram_units = 0;
+    w = world_new(&o);
+    text_add(&p, 900, 1);
+    more = p;
+    text_add(&p, 20, 2);
+    a = client_of(w, &p, 2);
+    a->r->bounds.root = 900;
+    a->r->root_asked = true;
+    client_run(a);
+    for (uint64_t id = 1; world_stats(w).n_pinned == 0 && id < 4; id++)
+        (void)cache_pin_root(w->cache, id, true, clock_ns());
+    ck_assert_uint_eq(world_stats(w).n_pinned, 1);
+    /* It may be read on from, if only its checkpoint makes way. */
+    text_add(&more, 300, 4);
+    (void)world_ask(w, &more, 2);
+    text_add(&other, 1000, 3);
+    (void)world_ask(w, &other, 2);
+    ck_assert_uint_eq(world_stats(w).n_pinned, 0);
+    ck_assert_uint_ge(world_n_events(w, CACHE_ROOT_LOST), 1);
+    world_free(w);
+}
+END_TEST
+
 START_TEST(a_slow_tier_loses_to_reading)
 {
     struct world_options o = world_cached(_i);
@@ -490,6 +522,7 @@ int main(void)
     tcase_add_loop_test(tc, what_is_too_large_for_ram_is_refused_and_evicts_nothing, 0, 2);
     tcase_add_loop_test(tc, a_stop_that_waits_for_requests_gives_them_the_pages_of_others, 0, 2);
     tcase_add_loop_test(tc, limits_that_are_lowered_while_it_runs_cost_no_request, 0, 2);
+    tcase_add_loop_test(tc, a_pin_makes_way_for_a_request_that_would_fail, 0, 2);
     tcase_add_loop_test(tc, a_slow_tier_loses_to_reading, 0, 2);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
