@@ -104,6 +104,9 @@ START_TEST(the_rest_of_the_subset_gives_what_jinja2_gives)
          "{% set x = 2 %}{{ m(0) }}{{ m(0, c=5) }}",
          "020025"},
         {"{% for i in range(2) %}{% macro g() %}{{ i }}{% endmacro %}{{ g() }}{% endfor %}", "01"},
+        {"{% set ns = namespace(m=[]) %}{% for i in [1, 2] %}{% macro g() %}{{ i }}{% endmacro %}"
+         "{% set ns.m = ns.m + [g] %}{% endfor %}{{ ns.m[0]() }}{{ ns.m[1]() }}",
+         "12"},
         {"{% set l = [1] %}{% set _ = l.append(2) %}{{ l.pop(0) }}{{ l }}", "1[2]"},
         {"{% set d = {'a': 1} %}{% set _ = d.update({'b': 2}) %}{{ d.pop('a') }}{{ d }}",
          "1{'b': 2}"},
