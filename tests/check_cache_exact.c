@@ -147,7 +147,7 @@ START_TEST(every_cut_while_everything_moves)
     lab_open(&l, &models[_i].make,
              &(struct lab_options){.ram_units = 12 + 4 * check, .n_units = 6 + 3 * check});
     stream(&l, 3, ids, N_STREAM);
-    for (uint32_t i = 0; i < N; i += is_slow(_i) ? short_run ? 23 : 5 : 1) {
+    for (uint32_t i = 0; i < N; i += is_slow(_i) ? 5 : 1) {
         const uint32_t k = 1 + i * 77 % N;
         struct request *r;
 
