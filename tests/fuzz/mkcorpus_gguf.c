@@ -5,6 +5,7 @@
  *
  * usage: mkcorpus_gguf FOLDER
  */
+#include "engine/gguf.h"
 #include "tests/mkmodel.h"
 
 #include "util/buf.h"
@@ -56,6 +57,17 @@ int main(int argc, char **argv)
         {"llama", {.family = "llama", .untied = true}},
         {"qwen3", {.family = "qwen3", .bias = true}},
         {"qwen35", {.family = "qwen35", .draft = true, .n_layer = 2, .interval = 2}},
+        {"llama_mix",
+         {.family = "llama",
+          .mix = {TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0, TENSOR_Q5_1, TENSOR_IQ4_NL, TENSOR_MXFP4},
+          .n_mix = 6}},
+        {"qwen3_k",
+         {.family = "qwen3",
+          .mix = {TENSOR_Q2_K, TENSOR_Q3_K, TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_Q6_K, TENSOR_IQ4_XS,
+                  TENSOR_IQ3_S, TENSOR_IQ2_XS},
+          .n_mix = 8,
+          .n_layer = 1,
+          .n_embd = 256}},
         {"qwen35moe", {.family = "qwen35moe", .draft = true, .n_layer = 2, .interval = 2}},
     };
     int failed = 0;
@@ -67,12 +79,14 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
         struct mkmodel o = seeds[i].o;
 
-        o.n_embd = 32;
+        if (!o.n_embd)
+            o.n_embd = 32;
         o.n_ff = 32;
         o.head_dim = 8;
         o.dn_dim = 8;
         o.n_vocab = MKMODEL_MIN_VOCAB;
-        o.type = 8; /* Q8_0: the smallest */
+        if (!o.n_mix)
+            o.type = TENSOR_Q8_0;
         failed |= write_seed(argv[1], seeds[i].name, &o);
     }
     return failed;
