@@ -137,6 +137,31 @@ void cache_set_cause(struct cache *c, uint64_t request)
     c->cause = request;
 }
 
+static void count_event(struct cache *c, enum cache_event_kind kind, enum cache_why why)
+{
+    switch (kind) {
+    case CACHE_EVICTED:
+        c->st.evictions++;
+        break;
+    case CACHE_SUPERSEDED:
+        c->st.superseded++;
+        break;
+    case CACHE_REFUSED:
+        /* Those are counted as failed moves. */
+        c->st.refused += why != CACHE_WHY_FAILED;
+        break;
+    case CACHE_DEMOTED:
+        c->st.demotions++;
+        break;
+    case CACHE_ROOT_MADE:
+        c->st.roots_made++;
+        break;
+    case CACHE_ROOT_LOST:
+        c->st.roots_lost++;
+        break;
+    }
+}
+
 void cache_tell(struct cache *c, enum cache_event_kind kind, enum cache_why why,
                 enum cache_tier tier, const struct cache_entry_object *e, uint64_t bytes)
 {
@@ -151,6 +176,7 @@ void cache_tell(struct cache *c, enum cache_event_kind kind, enum cache_why why,
         .bytes = bytes,
     };
 
+    count_event(c, kind, why);
     if (c->ops.event)
         c->ops.event(c->ops.arg, &event);
 }

@@ -199,6 +199,7 @@ struct cache {
 };
 
 /* --- cache.c --- */
+/* Counts it, and tells the owner. */
 void cache_tell(struct cache *c, enum cache_event_kind kind, enum cache_why why,
                 enum cache_tier tier, const struct cache_entry_object *e, uint64_t bytes);
 static inline bool has_checkpoints(const struct cache *c)

@@ -127,10 +127,6 @@ double entry_key(const struct cache *c, const struct cache_entry_object *e)
 static void tell_gone(struct cache *c, const struct cache_entry_object *e, enum cache_why why,
                       enum cache_tier tier, uint64_t bytes)
 {
-    if (e->is_root)
-        c->st.roots_lost++;
-    else
-        c->st.evictions++;
     cache_tell(c, e->is_root ? CACHE_ROOT_LOST : CACHE_EVICTED, why, tier, e, bytes);
 }
 

@@ -204,10 +204,8 @@ void node_leave_vram(struct cache *c, struct cache_node *n, enum cache_why why)
     const uint64_t bytes = n->counted[CACHE_VRAM] * c->o.unit_bytes;
 
     for (struct mark *m = n->marks; m; m = m->next)
-        if (m->kind == MARK_END) {
-            c->st.demotions++;
+        if (m->kind == MARK_END)
             cache_tell(c, CACHE_DEMOTED, why, CACHE_VRAM, m->entry, bytes);
-        }
     node_leave(c, n, CACHE_VRAM);
 }
 
@@ -283,11 +281,9 @@ bool node_demote(struct cache *c, struct cache_node *n)
     if (n->superseded || need == 0)
         return need == 0 && !n->superseded;
     if (!path_fits_ram(c, n)) {
-        if (!node_refuse(n)) {
-            c->st.refused++;
+        if (!node_refuse(n))
             cache_tell(c, CACHE_REFUSED, CACHE_WHY_TOO_LARGE, CACHE_RAM, NULL,
                        need * c->o.unit_bytes);
-        }
         return false;
     }
     if (n->refused)
@@ -476,7 +472,6 @@ void evict_to_limits(struct cache *c, enum cache_why why)
         /* Its pages stay, as an ordinary prefix. */
         cache_tell(c, CACHE_ROOT_LOST, why == CACHE_WHY_LIMITS ? why : CACHE_WHY_ROOTS, CACHE_RAM,
                    e, 0);
-        c->st.roots_lost++;
         entry_free(c, e);
     }
     c->why = why;

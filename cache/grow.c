@@ -189,8 +189,6 @@ uint64_t cache_make_root(struct cache *c, struct cache_cursor *u, const int32_t 
             return 0;
         e->n_tokens = pos;
         mark_set(entry_end(e), n, offset);
-        c->st.roots_made++;
-        e->last_use = now;
         cache_tell(c, CACHE_ROOT_MADE, CACHE_WHY_ROOTS, CACHE_VRAM, e, 0);
     } else {
         e->hits++;
@@ -256,7 +254,6 @@ uint32_t cache_supersede(struct cache *c, struct cache_space *s, const int32_t *
         if (common == n && n > 0 && ends_on_path(e, last, tokens, n))
             continue;
         count++;
-        c->st.superseded++;
         cache_tell(c, CACHE_SUPERSEDED, CACHE_WHY_SUPERSEDED, CACHE_VRAM, e, 0);
         flag_tail(c, e);
         if (e->id == own) {

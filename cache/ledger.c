@@ -83,7 +83,6 @@ int ram_take(struct cache *c, uint32_t *ret)
         c->held[CACHE_RAM]++;
     } else if (!c->ram_denied) {
         /* Once, not for every page that would like to have a copy. */
-        c->st.refused++;
         cache_tell(c, CACHE_REFUSED, CACHE_WHY_MEMORY, CACHE_RAM, NULL, c->o.unit_bytes);
     }
     c->ram_denied = r < 0;

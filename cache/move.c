@@ -221,7 +221,6 @@ struct cache_move *cache_next_write_back(struct cache *c)
             /* Once a path. */
             if (node_refuse(n))
                 continue;
-            c->st.refused++;
             cache_tell(c, CACHE_REFUSED, CACHE_WHY_TOO_LARGE, CACHE_RAM, NULL,
                        need * c->o.unit_bytes);
         } else if (!ram_make_room_for(c, n, need, v) || !node_start_write_back(c, n)) {
