@@ -9,6 +9,23 @@
  * Qwen's XML (<tool_call><function=NAME><parameter=KEY>…).  Both kinds of calls are understood
  * whenever tools were given; without tools, their text is content.
  *
+ * Reasoning begins at a <think> that leads the text (later ones are content), or with the text when
+ * the prompt opened it.  It ends at </think> or where a call begins.  Newlines at its beginning and
+ * whitespace at its end are dropped, newlines at the beginning of the content after it too, and
+ * whitespace between content and a call, between calls, and after the last one.
+ *
+ * What cannot be a call goes on as the text it is: no name, arguments that are no object, an object
+ * that breaks off or is broken before its arguments.  Understood as meant: in JSON, arguments in a
+ * string, null or missing ({}), "parameters", a brace too many or too few at </tool_call>, a comma
+ * too many or too few in the outer object; in XML, no <tool_call> around it, no closing tags where
+ * the text ends or before </tool_call>.  Stray text between <function=…> and a parameter is
+ * dropped.
+ *
+ * The arguments of an XML call are always one JSON object.  Those of a JSON call are the model's
+ * own text (control characters in strings escaped), bytes and order kept: JSON if it wrote JSON.
+ * Where the text ends inside of them they stay cut off and the call does not count: closed, they
+ * would pass for what the model meant.
+ *
  * Any thread; one owner at a time.
  */
 #ifndef DAEMON_CHAT_OUTPUT_H
@@ -49,7 +66,11 @@ int chat_output_feed(struct chat_output *c, const char *s, size_t n);
 /* Nothing more comes: what was held back is settled, open calls are closed if they have a name. */
 int chat_output_end(struct chat_output *c);
 
-/* Complete calls so far; at least one makes finish_reason "tool_calls". */
+/*
+ * Complete calls so far; at least one makes finish_reason "tool_calls".  chat_output_end counts an
+ * XML call that it closes: where a limit on tokens ended the text, the number before it is the one
+ * that tells whether the model finished a call.
+ */
 unsigned int chat_output_n_calls(const struct chat_output *c);
 /* Whether it is inside of reasoning now. */
 bool chat_output_in_reasoning(const struct chat_output *c);
