@@ -365,16 +365,16 @@ static ALWAYS_INLINE void scales_of_k(const uint8_t *p, struct quant_scales *r)
 static ALWAYS_INLINE void scales_of_q3_k(const struct quant_q3_k *p, struct quant_scales *r)
 {
     const uint32_t low = 0x0f0f0f0f, two = 0x03030303;
-    uint32_t s[3], o[4];
+    uint32_t s[3];
+    __m128i v;
 
     memcpy(s, p->scales, sizeof s);
-    o[0] = (s[0] & low) | (s[2] & two) << 4;
-    o[1] = (s[1] & low) | (s[2] >> 2 & two) << 4;
-    o[2] = (s[0] >> 4 & low) | (s[2] >> 4 & two) << 4;
-    o[3] = (s[1] >> 4 & low) | (s[2] >> 6 & two) << 4;
+    v = _mm_setr_epi32((int)((s[0] & low) | (s[2] & two) << 4),
+                       (int)((s[1] & low) | (s[2] >> 2 & two) << 4),
+                       (int)((s[0] >> 4 & low) | (s[2] >> 4 & two) << 4),
+                       (int)((s[1] >> 4 & low) | (s[2] >> 6 & two) << 4));
     r->d = _mm256_set1_ps(load_half(p->d));
-    r->scale = _mm256_sub_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)o)),
-                                _mm256_set1_epi16(32));
+    r->scale = _mm256_sub_epi16(_mm256_cvtepu8_epi16(v), _mm256_set1_epi16(32));
 }
 
 static ALWAYS_INLINE __m256 scales_of_iq4_xs(const struct quant_iq4_xs *p)
