@@ -93,6 +93,8 @@ static const struct row json_rows[] = {
     {TOOLS, OPEN("{} oops\n</tool_call>"), "[f]{}[C]oops\n</tool_call>", 1},
     {TOOLS, F("{\"a\": </tool_cal}"), "[f]{\"a\": </tool_cal}", 1},
     {TOOLS, F("{'a': True}"), "[f]{'a': True}", 1},
+    {TOOLS, OPEN("{\"a\": [1</tool_call>") F("{}") "x", "[f]{\"a\": [1]}[f]{}[C]x", 2},
+    {TOOLS, F("\"{\\\"a\", \"x\": {\"y\": \"}\"}") "x", "[f]{\"a[C]x", 1},
     /* the end of the text */
     {TOOLS, OPEN("{\"a\": 1}}"), "[f]{\"a\": 1}", 1},
     {TOOLS, OPEN("{\"a\": 1}}\n</tool_c"), "[f]{\"a\": 1}", 1},
