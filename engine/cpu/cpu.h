@@ -203,7 +203,8 @@ struct mm_part {
 };
 /*
  * y = W x (+ bias) for every part and n_x rows; row t reads activation row in[t] (NULL: t).  The
- * work of a phase, which the caller ends.  `a` must hold the quantised form when a part is quantised.
+ * work of a phase, which the caller ends.  `a` must hold the quantised form when a part is
+ * quantised.
  */
 void cpu_matmul(struct member *m, const struct mm_part *parts, uint32_t n_parts,
                 const struct acts *a, const uint32_t *in, uint32_t n_x);

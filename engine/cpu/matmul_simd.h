@@ -191,7 +191,7 @@ static ALWAYS_INLINE void direct_tile(const uint32_t n_t, const uint32_t type,
 }
 
 static ALWAYS_INLINE void direct_tiles(const uint32_t n_t, const uint32_t type,
-                                      const struct tile_rows *j)
+                                       const struct tile_rows *j)
 {
     for (uint32_t r = 0; r < j->n_r; r += TILE_R) {
         uint32_t n_r = j->n_r - r < TILE_R ? j->n_r - r : TILE_R;
