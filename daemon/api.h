@@ -9,8 +9,9 @@
 
 struct call;
 
-/* POST /v1/completions (api_completions.c).  The server is ready. */
+/* POST /v1/completions and /v1/chat/completions (api_completions.c).  The server is ready. */
 void api_completions(struct call *c);
+void api_chat(struct call *c);
 
 /* GET /v1/models and /v1/models/ID (api_models.c).  The server is ready. */
 void api_models(struct call *c);

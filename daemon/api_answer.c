@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/api_answer.h"
 
+#include "daemon/chat_answer.h"
 #include "daemon/json_out.h"
 #include "daemon/request.h"
 #include "util/buf.h"
@@ -133,14 +134,65 @@ static int put_logprobs(struct answer *a, size_t begin, size_t end, struct buf *
     return r < 0 ? r : buf_addz(out, "]}");
 }
 
-static int put_finish(const struct request *q, struct buf *out)
+/* {"token","logprob","bytes"}, not closed. */
+static int put_chat_token(struct answer *a, int32_t id, float logprob, struct buf *out)
 {
+    size_t n;
+    const char *s = tokenizer_piece(a->tokenizer, id, true, &n);
+    int r = buf_addz(out, "{\"token\":");
+
+    if (r >= 0)
+        r = json_out_string(out, s, n);
+    if (r >= 0)
+        r = buf_addz(out, ",\"logprob\":");
+    if (r >= 0)
+        r = put_logprob(out, logprob);
+    if (r >= 0)
+        r = buf_addz(out, ",\"bytes\":[");
+    for (size_t i = 0; i < n && r >= 0; i++)
+        r = buf_addf(out, i ? ",%u" : "%u", (unsigned char)s[i]);
+    return r < 0 ? r : buf_addz(out, "]");
+}
+
+/* As chats have them. */
+static int put_chat_logprobs(struct answer *a, size_t begin, size_t end, struct buf *out)
+{
+    const struct request *q = a->request;
+    int r = buf_addz(out, ",\"logprobs\":{\"content\":[");
+
+    for (size_t i = begin; i < end && r >= 0; i++) {
+        const struct out_token *t = &q->tokens[i];
+
+        r = buf_addz(out, i > begin ? "," : "");
+        if (r >= 0)
+            r = put_chat_token(a, t->id, t->logprob, out);
+        if (r >= 0)
+            r = buf_addz(out, ",\"top_logprobs\":[");
+        for (uint32_t k = 0; k < t->n_top && r >= 0; k++) {
+            r = buf_addz(out, k ? "," : "");
+            if (r >= 0)
+                r = put_chat_token(a, t->top[k].id, t->top[k].logprob, out);
+            if (r >= 0)
+                r = buf_addz(out, "}");
+        }
+        if (r >= 0)
+            r = buf_addz(out, "]}");
+    }
+    return r < 0 ? r : buf_addz(out, "]}");
+}
+
+static int put_finish(const struct answer *a, struct buf *out)
+{
+    const struct request *q = a->request;
+    const char *calls = a->chat ? chat_answer_finish(a->chat) : NULL;
     int r;
 
     if (q->state != REQUEST_DONE)
         return buf_addz(out, ",\"finish_reason\":null");
     r = buf_addf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":",
-                 q->finish == FINISH_STOP ? "stop" : "length");
+                 calls                      ? calls
+                 : q->finish == FINISH_STOP ? "stop"
+                                            : "length");
     if (r < 0)
         return r;
     return q->stop_word ? json_out_string(out, q->stop_word, strlen(q->stop_word))
@@ -148,22 +200,35 @@ static int put_finish(const struct request *q, struct buf *out)
 }
 
 /* The choice with everything since the cursor, which moves to the end. */
-static int put_choice(struct answer *a, struct buf *out)
+static int put_text(struct answer *a, struct buf *out)
+{
+    const struct request *q = a->request;
+    int r = buf_addz(out, "\"text\":");
+
+    if (r < 0)
+        return r;
+    return q->text.len > a->at.text
+               ? json_out_string(out, q->text.data + a->at.text, q->text.len - a->at.text)
+               : buf_addz(out, "\"\"");
+}
+
+static int put_choice(struct answer *a, bool whole, struct buf *out)
 {
     const struct request *q = a->request;
     const bool done = q->state == REQUEST_DONE;
     const size_t begin = a->at.token, end = done ? q->n_tokens : q->n_tokens_released;
-    int r = buf_addz(out, "{\"index\":0,\"text\":");
+    int r = buf_addz(out, "{\"index\":0,");
 
+    if (r >= 0 && !a->chat)
+        r = put_text(a, out);
+    else if (r >= 0)
+        r = whole ? chat_answer_message(a->chat, out) : chat_answer_delta(a->chat, out);
+    if (r >= 0 && !a->params->logprobs)
+        r = buf_addz(out, ",\"logprobs\":null");
+    else if (r >= 0)
+        r = a->chat ? put_chat_logprobs(a, begin, end, out) : put_logprobs(a, begin, end, out);
     if (r >= 0)
-        r = q->text.len > a->at.text
-                ? json_out_string(out, q->text.data + a->at.text, q->text.len - a->at.text)
-                : buf_addz(out, "\"\"");
-    if (r >= 0)
-        r = a->params->logprobs ? put_logprobs(a, begin, end, out)
-                                : buf_addz(out, ",\"logprobs\":null");
-    if (r >= 0)
-        r = put_finish(q, out);
+        r = put_finish(a, out);
     if (r >= 0 && a->params->return_token_ids) {
         if (!a->at.prompt_ids)
             r = put_ids(out, "prompt_token_ids", q->prompt.ids, q->prompt.n);
@@ -180,21 +245,23 @@ static int put_choice(struct answer *a, struct buf *out)
     return r < 0 ? r : buf_addz(out, "}");
 }
 
-static int put_choices(struct answer *a, struct buf *out)
+static int put_choices(struct answer *a, bool whole, struct buf *out)
 {
     int r = buf_addz(out, ",\"choices\":[");
 
     if (r >= 0)
-        r = put_choice(a, out);
+        r = put_choice(a, whole, out);
     return r < 0 ? r : buf_addz(out, "]");
 }
 
-static int put_head(const struct answer *a, struct buf *out)
+static int put_head(const struct answer *a, bool whole, struct buf *out)
 {
-    int r = buf_addf(
-        out,
-        "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64 ",\"model\":", a->id,
-        a->created);
+    int r =
+        buf_addf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", a->id,
+                 !a->chat ? "text_completion"
+                 : whole  ? "chat.completion"
+                          : "chat.completion.chunk",
+                 a->created);
 
     return r < 0 ? r : json_out_string(out, a->model, strlen(a->model));
 }
@@ -238,10 +305,10 @@ static int put_timings(const struct request *q, struct buf *out)
 
 int answer_whole(struct answer *a, struct buf *out)
 {
-    int r = put_head(a, out);
+    int r = put_head(a, true, out);
 
     if (r >= 0)
-        r = put_choices(a, out);
+        r = put_choices(a, true, out);
     if (r >= 0)
         r = put_usage(a->request, out);
     if (r >= 0)
@@ -253,15 +320,16 @@ bool answer_has_more(const struct answer *a)
 {
     const struct request *q = a->request;
 
-    return q->text.len > a->at.text || ((a->params->return_token_ids || a->params->logprobs) &&
-                                        q->n_tokens_released > a->at.token);
+    return (a->chat ? chat_answer_has_more(a->chat) : q->text.len > a->at.text) ||
+           ((a->params->return_token_ids || a->params->logprobs) &&
+            q->n_tokens_released > a->at.token);
 }
 
 static int put_event_head(const struct answer *a, struct buf *out)
 {
     int r = buf_addz(out, "data: ");
 
-    return r < 0 ? r : put_head(a, out);
+    return r < 0 ? r : put_head(a, false, out);
 }
 
 int answer_chunk(struct answer *a, struct buf *out)
@@ -269,7 +337,7 @@ int answer_chunk(struct answer *a, struct buf *out)
     int r = put_event_head(a, out);
 
     if (r >= 0)
-        r = put_choices(a, out);
+        r = put_choices(a, false, out);
     if (r >= 0 && a->params->include_usage)
         r = buf_addz(out, ",\"usage\":null");
     if (r >= 0 && a->request->state == REQUEST_DONE)
@@ -284,11 +352,11 @@ int answer_progress(const struct answer *a, struct buf *out)
 
     if (r >= 0)
         r = buf_addf(out,
-                     ",\"choices\":[{\"index\":0,\"text\":\"\",\"logprobs\":null,"
+                     ",\"choices\":[{\"index\":0,%s,\"logprobs\":null,"
                      "\"finish_reason\":null}],\"prompt_progress\":{\"total\":%" PRIu32
                      ",\"cache\":%" PRIu32 ",\"processed\":%" PRIu32 ",\"time_ms\":%.0f",
-                     n_prompt(q), q->n_cached, q->n_read,
-                     q->t_start ? clock_ms_since(q->t_start) : 0);
+                     a->chat ? "\"delta\":{}" : "\"text\":\"\"", n_prompt(q), q->n_cached,
+                     q->n_read, q->t_start ? clock_ms_since(q->t_start) : 0);
     if (r >= 0)
         r = buf_addz(out, a->params->include_usage ? "},\"usage\":null}\n\n" : "}}\n\n");
     return r;

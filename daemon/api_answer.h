@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct buf;
+struct chat_answer;
 struct request;
 struct tokenizer;
 
@@ -31,9 +32,11 @@ struct answer {
     const struct request *request;
     const struct tokenizer *tokenizer;
     const struct completion_params *params;
-    const char *id; /* "cmpl-..." */
+    const char *id; /* "cmpl-...", "chatcmpl-..." */
     const char *model;
-    int64_t created; /* unix seconds */
+    int64_t created;          /* unix seconds */
+    struct chat_answer *chat; /* borrowed; what is new must have been taken; NULL: a completion of
+                                 text */
     struct answer_cursor at;
 };
 

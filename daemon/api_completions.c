@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * POST /v1/completions.
+ * POST /v1/completions and /v1/chat/completions.
  *
  *   loop: body -> front: JSON, tokens -> loop: sched_submit -> observer: chunks or the whole answer
  *
@@ -13,6 +13,7 @@
 #include "daemon/api_answer.h"
 #include "daemon/api_error.h"
 #include "daemon/api_json.h"
+#include "daemon/chat_answer.h"
 #include "daemon/front.h"
 #include "daemon/http_call.h"
 #include "daemon/log.h"
@@ -40,7 +41,7 @@ struct completion {
     struct http *http;
     struct call *call; /* NULL: the client is gone */
     enum holder holder;
-    bool paused;
+    bool paused, is_chat;
     uint32_t uid;
 
     struct buf body; /* owned until it is parsed */
@@ -50,8 +51,9 @@ struct completion {
     struct api_error error;  /* of the parsing; status 0: none */
     struct request *request; /* one reference */
 
-    char id[40];
+    char id[48];
     struct answer answer;
+    struct chat_answer *chat; /* owned; NULL: a completion of text */
 };
 
 /* Frees once nobody holds it. */
@@ -60,6 +62,8 @@ static void completion_settle(struct completion *c)
     if (c->holder != HOLDER_NONE || c->call)
         return;
     (void)request_unref(c->request);
+    chat_answer_free(c->chat);
+    json_decref(c->params.tools);
     buf_done(&c->body);
     free(c);
 }
@@ -69,8 +73,11 @@ static void work(struct front_job *j)
 {
     struct completion *c = (struct completion *)j;
 
-    (void)completion_parse(c->body.data, c->body.len, &c->limits, &c->params, &c->request,
-                           &c->error);
+    if (c->is_chat)
+        (void)chat_parse(c->body.data, c->body.len, &c->limits, &c->params, &c->request, &c->error);
+    else
+        (void)completion_parse(c->body.data, c->body.len, &c->limits, &c->params, &c->request,
+                               &c->error);
     api_json_body_done(&c->body);
 }
 
@@ -140,7 +147,13 @@ static void on_output(struct request *r, void *arg)
     int built;
 
     /* The last chunk is on_done's. */
-    if (r->state == REQUEST_DONE || !c->call || !c->params.stream || !answer_has_more(&c->answer))
+    if (r->state == REQUEST_DONE || !c->call)
+        return;
+    if (c->chat && chat_answer_take(c->chat, r) < 0) {
+        give_up(c);
+        return;
+    }
+    if (!c->params.stream || !answer_has_more(&c->answer))
         return;
     built = answer_chunk(&c->answer, &b);
     send_event(c, built, &b);
@@ -168,7 +181,9 @@ static void end_stream(struct completion *c)
     int rc;
 
     if (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH) {
-        rc = answer_chunk(&c->answer, &b);
+        rc = c->chat ? chat_answer_take(c->chat, r) : 0;
+        if (rc >= 0)
+            rc = answer_chunk(&c->answer, &b);
         if (rc >= 0 && c->params.include_usage)
             rc = answer_usage(&c->answer, &b);
         if (rc >= 0)
@@ -197,7 +212,7 @@ static void end_whole(struct completion *c)
     if (r->finish != FINISH_STOP && r->finish != FINISH_LENGTH) {
         finish_error(r, &e);
         call_fail(c->call, &e);
-    } else if (answer_whole(&c->answer, &b) < 0) {
+    } else if ((c->chat && chat_answer_take(c->chat, r) < 0) || answer_whole(&c->answer, &b) < 0) {
         (void)api_error_oom(&e);
         call_fail(c->call, &e);
     } else {
@@ -276,6 +291,14 @@ static void submit(struct completion *c)
     struct api_error e;
     int rc;
 
+    if (c->is_chat) {
+        c->chat = chat_answer_new(&c->params);
+        if (!c->chat) {
+            (void)api_error_oom(&e);
+            refuse(c, &e);
+            return;
+        }
+    }
     r->uid = c->uid;
     (void)snprintf(r->name, sizeof r->name, "%s", c->id);
     r->observer = (struct request_observer){
@@ -294,6 +317,7 @@ static void submit(struct completion *c)
         .id = c->id,
         .model = c->server->model_id,
         .created = (int64_t)time(NULL),
+        .chat = c->chat,
     };
     if (c->params.stream)
         call_stream_begin(c->call);
@@ -313,7 +337,7 @@ static void parsed(struct front_job *j)
     completion_settle(c);
 }
 
-void api_completions(struct call *call)
+static void begin(struct call *call, bool is_chat)
 {
     struct call_owner owner = {.gone = on_gone, .drained = on_drained};
     struct server *s = call_server(call);
@@ -336,9 +360,22 @@ void api_completions(struct call *call)
     c->uid = call->uid;
     c->limits.tokenizer = s->tokenizer;
     c->limits.context = engine_limits(s->engine)->context;
-    (void)snprintf(c->id, sizeof c->id, "cmpl-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+    c->limits.chat = s->chat;
+    c->is_chat = is_chat;
+    (void)snprintf(c->id, sizeof c->id, "%s-%016" PRIx64 "%016" PRIx64,
+                   is_chat ? "chatcmpl" : "cmpl", random[0], random[1]);
     call_take_body(call, &c->body, &c->body_charged);
     owner.arg = c;
     call_set_owner(call, &owner);
     front_submit(s->front, &c->job);
+}
+
+void api_completions(struct call *call)
+{
+    begin(call, false);
+}
+
+void api_chat(struct call *call)
+{
+    begin(call, true);
 }

@@ -14,9 +14,9 @@
 /* Text from here on is measured first: to make tokens of it takes seconds, and may be in vain. */
 #define LONG_TEXT_BYTES ((size_t)1 << 20)
 
-static int too_long(struct api_error *e, size_t n, uint32_t context)
+int completion_too_long(struct api_error *e, const char *field, size_t n, uint32_t context)
 {
-    return api_error_set(e, 400, "context_length_exceeded", "prompt",
+    return api_error_set(e, 400, "context_length_exceeded", field,
                          "the prompt has %zu tokens, but the context holds %" PRIu32
                          " and at least one must be left for the answer",
                          n, context);
@@ -125,7 +125,7 @@ int completion_prompt(const json_t *o, const struct completion_limits *limits,
     } else {
         /* Before a million ids are copied. */
         if (json_array_size(prompt) >= limits->context)
-            return too_long(e, json_array_size(prompt), limits->context);
+            return completion_too_long(e, "prompt", json_array_size(prompt), limits->context);
         r = api_token_ids(prompt, "prompt", limits->tokenizer, out, e);
         if (r < 0)
             return r;
@@ -133,7 +133,7 @@ int completion_prompt(const json_t *o, const struct completion_limits *limits,
     if (out->n == 0)
         return api_bad_field(e, "prompt", "prompt is empty; it must have at least one token");
     if (out->n >= limits->context)
-        return too_long(e, out->n, limits->context);
+        return completion_too_long(e, "prompt", out->n, limits->context);
     return 0;
 }
 
@@ -274,9 +274,7 @@ static int parse_cache(const json_t *o, struct request *r, struct api_error *e)
     return r->cache_salt ? 0 : api_error_oom(e);
 }
 
-/* Where the messages of the prompt begin; `cache_root` knows better where the first ones end. */
-static int find_boundaries(const json_t *o, const struct completion_limits *limits,
-                           struct request *r, struct api_error *e)
+int completion_root(const json_t *o, struct request *r, struct api_error *e)
 {
     int64_t root;
     int rc;
@@ -284,7 +282,6 @@ static int find_boundaries(const json_t *o, const struct completion_limits *limi
     rc = api_get_int(o, "cache_root", 0, (int64_t)r->prompt.n, &root, e);
     if (rc < 0)
         return rc;
-    boundaries_find(limits->tokenizer, r->prompt.ids, r->prompt.n, &r->bounds);
     r->root_asked = rc > 0;
     if (rc > 0)
         r->bounds.root = (uint32_t)root;
@@ -314,8 +311,28 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
     r = request_new();
     if (!r)
         return api_error_oom(e);
+    rc = completion_common(o, limits, r, &p, e);
+    if (rc < 0)
+        return rc;
+    /* Last, since it is the work. */
+    rc = completion_prompt(o, limits, &r->prompt, e);
+    if (rc < 0)
+        return rc;
+    boundaries_find(limits->tokenizer, r->prompt.ids, r->prompt.n, &r->bounds);
+    rc = completion_root(o, r, e);
+    if (rc < 0)
+        return rc;
+    *ret_params = p;
+    *ret = TAKE(r);
+    return 0;
+}
 
-    rc = parse_answer(o, &p, e);
+int completion_common(const json_t *o, const struct completion_limits *limits, struct request *r,
+                      struct completion_params *p, struct api_error *e)
+{
+    int rc;
+
+    rc = parse_answer(o, p, e);
     if (rc < 0)
         return rc;
     rc = parse_inert(o, e);
@@ -333,16 +350,6 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
     rc = completion_sampling(o, limits, r, e);
     if (rc < 0)
         return rc;
-    /* Last, since it is the work. */
-    rc = completion_prompt(o, limits, &r->prompt, e);
-    if (rc < 0)
-        return rc;
-    rc = find_boundaries(o, limits, r, e);
-    if (rc < 0)
-        return rc;
-
-    p.logprobs = r->sampling.logprob;
-    *ret_params = p;
-    *ret = TAKE(r);
+    p->logprobs = r->sampling.logprob;
     return 0;
 }

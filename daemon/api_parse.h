@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct api_error;
+struct chat_template;
 struct request;
 struct token_list;
 struct tokenizer;
@@ -31,11 +32,17 @@ struct completion_params {
     bool return_token_ids;
     bool return_progress; /* chunks while the prompt is read */
     bool logprobs;        /* how many beside the chosen one is request.sampling.n_top */
+
+    /* Of a chat. */
+    bool is_chat;
+    bool in_reasoning, knows_reasoning; /* of its prompt (chat_template.h) */
+    json_t *tools;                      /* owned; NULL: none */
 };
 
 struct completion_limits {
     const struct tokenizer *tokenizer; /* borrowed */
     uint32_t context;                  /* tokens of one sequence */
+    const struct chat_template *chat;  /* borrowed; NULL: the model has none */
 };
 
 /*
@@ -46,10 +53,26 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
                      struct completion_params *ret_params, struct request **ret,
                      struct api_error *e);
 
+/*
+ * The body of POST /v1/chat/completions, likewise (api_chat_parse.c).  ret_params->tools is the
+ * caller's to free.
+ */
+int chat_parse(const char *body, size_t n, const struct completion_limits *limits,
+               struct completion_params *ret_params, struct request **ret, struct api_error *e);
+
 /* The pieces of it. */
+
+/* What completions of text and of chats have in common, but for the prompt. */
+int completion_common(const json_t *o, const struct completion_limits *limits, struct request *r,
+                      struct completion_params *p, struct api_error *e);
+/* cache_root, once the prompt's tokens are there. */
+int completion_root(const json_t *o, struct request *r, struct api_error *e);
+int completion_too_long(struct api_error *e, const char *field, size_t n, uint32_t context);
 
 /* 0, or negative when `o` asks for something known that does not work here. */
 int completion_refuse(const json_t *o, struct api_error *e);
+/* The same for chats. */
+int chat_refuse(const json_t *o, struct api_error *e);
 
 /*
  * prompt, add_special, parse_special to tokens.  Longer than the context is refused with both

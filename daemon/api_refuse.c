@@ -112,12 +112,26 @@ static bool is_harmless(const struct refusal *f, const json_t *j)
     return false;
 }
 
-int completion_refuse(const json_t *o, struct api_error *e)
+/* Fields of the table that chats do honour. */
+static bool is_of_chats(const char *name)
+{
+    static const char *const honoured[] = {"messages", "tools"};
+
+    for (size_t i = 0; i < sizeof honoured / sizeof honoured[0]; i++)
+        if (strcmp(name, honoured[i]) == 0)
+            return true;
+    return false;
+}
+
+static int refuse(const json_t *o, bool chat, struct api_error *e)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         const struct refusal *f = &refusals[i];
         const json_t *j;
         char room[64];
+
+        if (chat && is_of_chats(f->name))
+            continue;
 
         if (!api_get(o, f->name, &j) || is_harmless(f, j))
             continue;
@@ -126,4 +140,22 @@ int completion_refuse(const json_t *o, struct api_error *e)
                              api_json_describe(j, room, sizeof room), f->allowed);
     }
     return 0;
+}
+
+int completion_refuse(const json_t *o, struct api_error *e)
+{
+    return refuse(o, false, e);
+}
+
+int chat_refuse(const json_t *o, struct api_error *e)
+{
+    static const char *const absent[] = {"prompt", "audio", "function_call", "web_search_options"};
+    const json_t *j;
+    int r = refuse(o, true, e);
+
+    for (size_t i = 0; r >= 0 && i < sizeof absent / sizeof absent[0]; i++)
+        if (api_get(o, absent[i], &j))
+            r = api_error_set(e, 400, "unsupported_parameter", absent[i],
+                              "%s is not a field of chats here; it must be absent", absent[i]);
+    return r;
 }

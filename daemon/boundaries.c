@@ -216,3 +216,15 @@ void boundaries_find(const struct tokenizer *t, const int32_t *ids, size_t n,
     }
     *ret = b;
 }
+
+uint32_t boundaries_last(const struct tokenizer *t, const int32_t *ids, size_t n)
+{
+    struct walk w = {.tokenizer = t, .ids = ids, .n = n};
+
+    for (size_t k = 0; k < N_MEMOS; k++)
+        w.memos[k].id = -1;
+    while (n-- > 1)
+        if (opener_at(&w, n))
+            return (uint32_t)n;
+    return 0;
+}

@@ -31,4 +31,7 @@ struct boundaries {
 void boundaries_find(const struct tokenizer *t, const int32_t *ids, size_t n,
                      struct boundaries *ret);
 
+/* The last token of ids[0..n) that opens a message; 0 when there is none but the first. */
+uint32_t boundaries_last(const struct tokenizer *t, const int32_t *ids, size_t n);
+
 #endif

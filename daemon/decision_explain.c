@@ -253,7 +253,7 @@ static void tell_left_behind(struct story *s)
              x->conversation, x->n_kept, plural(x->n_kept), x->n_checkpoints,
              plural(x->n_checkpoints));
     else
-        line(s, "left no conversation");
+        line(s, x->keeping ? "what it leaves is still being kept" : "left no conversation");
     if (x->n_checkpoints_skipped > 0)
         line(s, "%" PRIu32 " checkpoint%s not made: no free pages for %s", x->n_checkpoints_skipped,
              x->n_checkpoints_skipped == 1 ? " was" : "s were",

@@ -81,8 +81,9 @@ struct decision {
     uint32_t n_parked; /* times that it was parked itself for want of pages */
 
     /* Left behind. */
-    uint64_t conversation;                         /* its own, 0 none */
-    uint32_t n_kept;                               /* tokens parked */
+    bool keeping;          /* done, but what it leaves is not in the cache yet */
+    uint64_t conversation; /* its own, 0 none */
+    uint32_t n_kept;       /* tokens parked */
     uint32_t n_checkpoints, n_checkpoints_skipped; /* made; not made for want of pages */
     int keep_error;                                /* why less was kept than could have been; 0 */
     uint32_t n_superseded;                         /* tails that its prompt left behind */

@@ -31,6 +31,8 @@ static const struct route routes[] = {
     {"/v1/models/", "GET", ROUTE_REFUSES, api_model},
     {"/v1/completions", "POST", ROUTE_WAITS, api_completions},
     {"/completions", "POST", ROUTE_WAITS, api_completions},
+    {"/v1/chat/completions", "POST", ROUTE_WAITS, api_chat},
+    {"/chat/completions", "POST", ROUTE_WAITS, api_chat},
     {"/v1/requests", "GET", ROUTE_REFUSES, api_requests},
     {"/v1/requests/", "GET", ROUTE_REFUSES, api_request},
     {"/tokenize", "POST", ROUTE_WAITS, api_tokenize},
@@ -41,11 +43,8 @@ static const struct route routes[] = {
 static const struct {
     const char *path, *words;
 } absent[] = {
-    {"/v1/chat/completions",
-     "chat comes with a later version; send rendered text to /v1/completions"},
-    {"/chat/completions", "chat comes with a later version; send rendered text to /v1/completions"},
-    {"/v1/responses", "chat comes with a later version; send rendered text to /v1/completions"},
-    {"/v1/messages", "chat comes with a later version; send rendered text to /v1/completions"},
+    {"/v1/responses", "use /v1/chat/completions"},
+    {"/v1/messages", "use /v1/chat/completions"},
     {"/completion", "use /v1/completions"},
     {"/infill", "infilling is not supported"},
     {"/v1/embeddings", "embeddings are not supported"},

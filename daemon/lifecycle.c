@@ -7,6 +7,7 @@
  */
 #include "daemon/lifecycle.h"
 
+#include "daemon/chat_template.h"
 #include "daemon/control.h"
 #include "daemon/descriptors.h"
 #include "daemon/front.h"
@@ -142,6 +143,7 @@ static void on_loaded(struct loaded *r, void *arg)
     if (r->status == 0) {
         s->model = r->model;
         s->tokenizer = r->tokenizer;
+        s->chat = r->chat;
         s->engine = r->engine;
         s->available = r->available;
     }
@@ -414,6 +416,7 @@ static void tear_down(struct lifecycle *l)
     reuse_close(s);
     if (s->engine)
         engine_close(s->engine);
+    chat_template_free(s->chat);
     tokenizer_free(s->tokenizer);
     model_free(s->model);
     sd_event_source_disable_unref(l->tick);

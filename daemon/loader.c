@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/loader.h"
 
+#include "daemon/chat_template.h"
 #include "daemon/log.h"
 #include "daemon/memory.h"
 #include "daemon/options.h"
@@ -38,9 +39,11 @@ static void free_loaded(struct loaded *l)
 {
     if (l->engine)
         engine_close(l->engine);
+    chat_template_free(l->chat);
     tokenizer_free(l->tokenizer);
     model_free(l->model);
     l->engine = NULL;
+    l->chat = NULL;
     l->tokenizer = NULL;
     l->model = NULL;
 }
@@ -117,6 +120,11 @@ static int load(struct loader *l, struct loaded *r)
         x = reached(l, 5);
     if (x == 0)
         x = tokenizer_new(r->model->gguf, &r->tokenizer, &r->error);
+    if (x == 0)
+        x = chat_template_new(r->model->gguf, r->tokenizer, &r->chat);
+    if (x == 0 && r->chat && chat_template_fault(r->chat))
+        log_msg(LOG_WARNING, "the model's chat template cannot be used, chats are refused: %s",
+                chat_template_fault(r->chat));
     if (x == 0)
         x = memory_plan(r->model, l->options, available, &eo, &plan, &r->error);
     if (x < 0)

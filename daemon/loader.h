@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 typedef struct sd_event sd_event;
+struct chat_template;
 struct engine;
 struct loader;
 struct model;
@@ -25,6 +26,7 @@ struct loaded {
     uint64_t available;  /* bytes that were free before */
     struct model *model; /* owned by the receiver from here on */
     struct tokenizer *tokenizer;
+    struct chat_template *chat; /* NULL: the model has none */
     struct engine *engine;
 };
 

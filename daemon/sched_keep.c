@@ -295,5 +295,7 @@ void keep_end(struct sched *s, struct run *run, bool parked_itself)
         run->conversation = 0;
     }
     keep_nothing(s, run);
+    if (run->r->decision)
+        run->r->decision->keeping = false;
     cache_set_cause(s->o.cache, 0);
 }

@@ -397,6 +397,7 @@ static void decision_finish(const struct run *run)
     if (!x)
         return;
     x->done = true;
+    x->keeping = run->space && run->slot;
     x->finish = (int)r->finish;
     x->n_read = r->n_read > r->n_cached ? r->n_read - r->n_cached : 0;
     x->n_generated = r->n_generated;

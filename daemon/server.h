@@ -16,6 +16,7 @@
 typedef struct sd_event sd_event;
 struct arena;
 struct cache;
+struct chat_template;
 struct control;
 struct decisions;
 struct engine;
@@ -50,6 +51,7 @@ struct server {
     /* NULL before SERVER_READY. */
     struct model *model;         /* owned */
     struct tokenizer *tokenizer; /* owned */
+    struct chat_template *chat;  /* owned; NULL: the model has none */
     struct engine *engine;       /* owned */
     struct sched *sched;         /* owned */
     struct decisions *decisions; /* owned */

@@ -91,10 +91,11 @@ static int encode_plain(const struct tokenizer *t, struct bpe_work *w, const cha
 }
 
 /* Cuts the text at special tokens. */
-static int encode_text(const struct tokenizer *t, const struct special_set *set, struct bpe_work *w,
-                       const char *s, size_t n, struct token_list *out)
+static int encode_text(const struct tokenizer *t, const struct tokenize_options *o,
+                       struct bpe_work *w, const char *s, size_t n, struct token_list *out)
 {
-    size_t plain = 0, i = 0, len = 0;
+    const struct special_set *set = o->parse_special ? &t->special : &t->user;
+    size_t plain = 0, i = 0, len = 0, at = 0;
 
     while (i < n) {
         int32_t id;
@@ -104,6 +105,10 @@ static int encode_text(const struct tokenizer *t, const struct special_set *set,
         if (i == n)
             break;
         id = special_set_match(set, s + i, n - i, &len);
+        while (at < o->n_data && o->data[at].end <= i)
+            at++;
+        if (id >= 0 && at < o->n_data && o->data[at].begin < i + len)
+            id = special_set_match(&t->user, s + i, n - i, &len);
         if (id < 0) {
             i++;
             continue;
@@ -133,7 +138,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
     if (r >= 0 && o->add_special && t->add_bos && t->bos >= 0)
         r = token_list_add(out, t->bos);
     if (r >= 0)
-        r = encode_text(t, o->parse_special ? &t->special : &t->user, &w, text, n, out);
+        r = encode_text(t, o, &w, text, n, out);
     if (r >= 0 && o->add_special && t->add_eos && t->eos >= 0)
         r = token_list_add(out, t->eos);
     if (r < 0)

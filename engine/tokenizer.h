@@ -46,10 +46,21 @@ void tokenizer_free(struct tokenizer *t);
 
 uint32_t tokenizer_n_vocab(const struct tokenizer *t);
 
+/* Bytes [begin, end) of a text. */
+struct text_span {
+    size_t begin, end;
+};
+
 struct tokenize_options {
     bool add_special;   /* BOS/EOS as the file asks for */
     bool parse_special; /* control tokens in the text are found by their text; user-defined always
                            are */
+    /*
+     * With parse_special: parts of the text that are somebody's data, ascending and apart.  No
+     * control token is found that has a byte in one of them, so that a message cannot open another.
+     */
+    const struct text_span *data; /* [n_data] */
+    size_t n_data;
 };
 /*
  * Appends to `out`.  `text` may hold any bytes; an undecodable byte reads as U+FFFD.  0, -ENOMEM,

@@ -151,8 +151,10 @@ START_TEST(errors_leave_the_connection_usable)
     client_expect(w, c, 400, "\"param\":\"n\"");
     client_post(c, "/v1/nothing", "{}");
     client_expect(w, c, 404, "there is nothing at /v1/nothing");
+    client_post(c, "/v1/responses", "{}");
+    client_expect(w, c, 404, "/v1/responses is not served");
     client_post(c, "/v1/chat/completions", "{}");
-    client_expect(w, c, 404, "/v1/chat/completions is not served");
+    client_expect(w, c, 400, "no chat template");
     client_get(c, "/v1/completions");
     client_expect(w, c, 405, "answers POST only");
     client_post(c, "/health", "{}");

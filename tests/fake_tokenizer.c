@@ -54,6 +54,18 @@ enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id)
     return TOKEN_NORMAL;
 }
 
+int32_t tokenizer_bos(const struct tokenizer *t)
+{
+    (void)t;
+    return -1;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *t)
+{
+    (void)t;
+    return -1;
+}
+
 const int32_t *tokenizer_end_ids(const struct tokenizer *t, size_t *ret_n)
 {
     static const int32_t ids[] = {FAKE_END};

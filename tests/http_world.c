@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/http_world.h"
 
+#include "daemon/chat_template.h"
 #include "daemon/front.h"
 #include "daemon/log.h"
 #include "engine/model.h"
@@ -123,6 +124,7 @@ void world_free(struct world *w)
     front_free(s->front);
     http_free(s->http);
     sched_free(s->sched);
+    chat_template_free(s->chat);
     engine_close(s->engine);
     tokenizer_free(s->tokenizer);
     (void)sd_event_unref(s->event);

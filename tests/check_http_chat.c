@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /v1/chat/completions: whole and streamed, and what is refused by name. */
+#include "daemon/chat_template.h"
+#include "tests/http_world.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char source[] =
+    "{%- for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
+    "{%- if tools %}(tools){% endif %}{% if kind is defined %}<{{ kind }}>{% endif %}"
+    "{%- if add_generation_prompt %}[assistant:{% endif %}";
+
+static struct world *chat_world(void)
+{
+    struct world *w = world_new();
+
+    ck_assert_int_eq(
+        chat_template_make(source, sizeof source - 1, w->server.tokenizer, &w->server.chat), 0);
+    ck_assert_ptr_null(chat_template_fault(w->server.chat));
+    return w;
+}
+
+static json_t *choice_of(const struct response *r, json_t **ret_whole)
+{
+    *ret_whole = json_loadb(r->body.data, r->body.len, 0, NULL);
+    ck_assert_ptr_nonnull(*ret_whole);
+    return json_array_get(json_object_get(*ret_whole, "choices"), 0);
+}
+
+static void expect_content(struct world *w, const char *fields, const char *rendered)
+{
+    struct client *c = client_new(w);
+    struct response r;
+    char body[1024], want[11];
+    json_t *o, *choice;
+
+    (void)snprintf(body, sizeof body, "{%s,\"max_tokens\":10}", fields);
+    client_post(c, "/v1/chat/completions", body);
+    client_wait(w, c, &r);
+    ck_assert_msg(r.status == 200, "%s", r.body.data);
+    choice = choice_of(&r, &o);
+    world_expect(w, rendered, 10, want);
+    ck_assert_str_eq(
+        json_string_value(json_object_get(json_object_get(choice, "message"), "content")), want);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "object")), "chat.completion");
+    ck_assert_int_eq(
+        json_integer_value(json_object_get(json_object_get(o, "usage"), "prompt_tokens")),
+        (json_int_t)strlen(rendered));
+    json_decref(o);
+    response_done(&r);
+}
+
+START_TEST(messages_are_rendered_by_the_models_template)
+{
+    struct world *w = chat_world();
+
+    expect_content(w, "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
+                   "[user:hi][assistant:");
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"developer\",\"content\":\"S\"},{\"role\":\"user\","
+                   "\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
+                   "\"b\"}]}],\"chat_template_kwargs\":{\"kind\":\"k\"}",
+                   "[system:S][user:ab]<k>[assistant:");
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[{\"type\":"
+                   "\"function\",\"function\":{\"name\":\"f\"}}]",
+                   "[user:x](tools)[assistant:");
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tool_choice\":\"none\","
+                   "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]",
+                   "[user:x][assistant:");
+    /* An answer that was begun. */
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
+                   "\"content\":\"It is\"}]",
+                   "[user:x][assistant:It is");
+    world_free(w);
+}
+END_TEST
+
+/* The deltas' content, joined. */
+static void stream_content(const char *body, struct buf *out)
+{
+    for (const char *p = body; (p = strstr(p, "data: {")); p++) {
+        const char *end = strstr(p, "\n\n");
+        json_t *o = json_loadb(p + 6, (size_t)(end - p - 6), 0, NULL), *choice;
+        const char *s;
+
+        ck_assert_ptr_nonnull(o);
+        ck_assert_str_eq(json_string_value(json_object_get(o, "object")), "chat.completion.chunk");
+        choice = json_array_get(json_object_get(o, "choices"), 0);
+        s = json_string_value(json_object_get(json_object_get(choice, "delta"), "content"));
+        if (s)
+            ck_assert_int_eq(buf_addz(out, s), 0);
+        json_decref(o);
+    }
+}
+
+START_TEST(a_stream_is_the_whole_answer_in_deltas)
+{
+    struct world *w = chat_world();
+    struct client *c = client_new(w);
+    struct buf text = {0};
+    struct response r;
+    char want[31];
+    const char *role;
+
+    client_post(c, "/v1/chat/completions",
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"max_tokens\":30,"
+                "\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    client_wait(w, c, &r);
+    ck_assert_int_eq(r.status, 200);
+    stream_content(r.body.data, &text);
+    world_expect(w, "[user:hello][assistant:", 30, want);
+    ck_assert_str_eq(text.data, want);
+    role = strstr(r.body.data, "\"role\":\"assistant\"");
+    ck_assert_ptr_nonnull(role);
+    ck_assert_ptr_null(strstr(role + 1, "\"role\":"));
+    ck_assert_ptr_nonnull(strstr(r.body.data, "\"finish_reason\":\"length\""));
+    ck_assert_ptr_nonnull(strstr(r.body.data, "\"choices\":[],\"usage\":{"));
+    ck_assert_str_eq(r.body.data + r.body.len - 14, "data: [DONE]\n\n");
+    buf_done(&text);
+    response_done(&r);
+    world_free(w);
+}
+END_TEST
+
+START_TEST(logprobs_are_as_chats_have_them)
+{
+    struct world *w = chat_world();
+    struct client *c = client_new(w);
+    struct response r;
+    json_t *o, *first;
+
+    client_post(c, "/v1/chat/completions",
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":3,"
+                "\"logprobs\":true,\"top_logprobs\":2}");
+    client_wait(w, c, &r);
+    ck_assert_int_eq(r.status, 200);
+    first = json_array_get(
+        json_object_get(json_object_get(choice_of(&r, &o), "logprobs"), "content"), 0);
+    ck_assert(json_is_string(json_object_get(first, "token")));
+    ck_assert(json_is_number(json_object_get(first, "logprob")));
+    ck_assert_uint_eq(json_array_size(json_object_get(first, "bytes")), 1);
+    ck_assert(json_is_array(json_object_get(first, "top_logprobs")));
+    json_decref(o);
+    response_done(&r);
+    world_free(w);
+}
+END_TEST
+
+START_TEST(what_chats_cannot_do_is_refused_by_name)
+{
+#define ASK "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+    static const struct {
+        const char *body, *words;
+    } cases[] = {
+        {"{}", "messages is missing"},
+        {"{\"messages\":[]}", "messages is empty"},
+        {"{\"messages\":\"hi\"}", "messages is a string"},
+        {"{\"messages\":[7]}", "messages[0] is 7"},
+        {"{\"messages\":[{\"content\":\"x\"}]}", "messages[0].role is absent"},
+        {"{\"messages\":[{\"role\":\"king\",\"content\":\"x\"}]}", "messages[0].role is king"},
+        {"{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content is absent"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages[0].content is 5"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+         "type image_url is not supported"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", "tool_calls"},
+        {"{" ASK ",\"tools\":{}}", "tools is"},
+        {"{" ASK ",\"tools\":[{}]}", "tools[0] has no function"},
+        {"{" ASK ",\"tool_choice\":\"required\"}", "tool_choice is required"},
+        {"{" ASK ",\"tool_choice\":{\"type\":\"function\"}}", "tool_choice is an object"},
+        {"{" ASK ",\"response_format\":{\"type\":\"json_object\"}}", "response_format"},
+        {"{" ASK ",\"n\":2}", "n is 2"},
+        {"{" ASK ",\"reasoning_budget_tokens\":5}", "reasoning_budget_tokens is not supported"},
+        {"{" ASK ",\"prompt\":\"x\"}", "prompt is not a field of chats"},
+        {"{" ASK ",\"chat_template_kwargs\":1}", "chat_template_kwargs is 1"},
+        {"{" ASK ",\"top_logprobs\":2}", "top_logprobs needs logprobs"},
+        {"{" ASK ",\"seed\":1e400}", "seed"},
+        {"{" ASK ",\"temperature\":123456789012345678901234567890123456789012345678901234567890}",
+         "temperature"},
+    };
+#undef ASK
+    struct world *w = chat_world();
+    struct client *c = client_new(w);
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        client_post(c, "/v1/chat/completions", cases[i].body);
+        client_expect(w, c, 400, cases[i].words);
+    }
+    world_free(w);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http_chat");
+    TCase *t = tcase_create("http_chat");
+    SRunner *r = srunner_create(s);
+    int n_failed;
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, messages_are_rendered_by_the_models_template);
+    tcase_add_test(t, a_stream_is_the_whole_answer_in_deltas);
+    tcase_add_test(t, logprobs_are_as_chats_have_them);
+    tcase_add_test(t, what_chats_cannot_do_is_refused_by_name);
+    suite_add_tcase(s, t);
+    srunner_run_all(r, CK_NORMAL);
+    n_failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
