@@ -17,7 +17,7 @@
 static int bad_message(struct api_error *e, size_t i, const char *field, const char *what,
                        const char *allowed)
 {
-    char param[64];
+    char param[128];
 
     (void)snprintf(param, sizeof param, "messages[%zu]%s", i, field);
     return api_bad_field(e, param, "messages[%zu]%s is %s; it must be %s", i, field, what, allowed);

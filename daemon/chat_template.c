@@ -108,6 +108,16 @@ static int set(struct jinja_value *o, const char *key, struct jinja_value *v)
     return jinja_object_set(o, key, strlen(key), false, v);
 }
 
+static int set_all(struct jinja_value *o, const json_t *from)
+{
+    int r = 0;
+
+    for (void *i = json_object_iter((json_t *)from); r >= 0 && i;
+         i = json_object_iter_next((json_t *)from, i))
+        r = set(o, json_object_iter_key(i), chat_value(json_object_iter_value(i)));
+    return r;
+}
+
 /* What is put behind the messages of the request when it is rendered again. */
 struct extra {
     size_t n_messages;            /* of the request's own */
@@ -151,8 +161,6 @@ static struct jinja_value *globals_value(const struct chat_template *c, const st
                                          const struct extra *x)
 {
     struct jinja_value *o = jinja_object();
-    const char *key;
-    json_t *v;
     int r = o ? 0 : -ENOMEM;
 
     if (r >= 0)
@@ -170,12 +178,8 @@ static struct jinja_value *globals_value(const struct chat_template *c, const st
     if (r >= 0 && in->reasoning_effort)
         r = set(o, "reasoning_effort",
                 jinja_string(in->reasoning_effort, strlen(in->reasoning_effort), true));
-    if (in->kwargs)
-        json_object_foreach((json_t *)in->kwargs, key, v)
-        {
-            if (r >= 0)
-                r = set(o, key, chat_value(v));
-        }
+    if (r >= 0 && in->kwargs)
+        r = set_all(o, in->kwargs);
     if (r < 0) {
         jinja_unref(o);
         return NULL;

@@ -28,16 +28,12 @@ static int set(struct jinja_value *o, const char *key, struct jinja_value *v)
 static struct jinja_value *object_value(const json_t *j)
 {
     struct jinja_value *o = jinja_object();
-    const char *key;
-    json_t *v;
 
-    json_object_foreach((json_t *)j, key, v)
-    {
-        if (o && set(o, key, chat_value(v)) < 0) {
+    for (void *i = json_object_iter((json_t *)j); o && i; i = json_object_iter_next((json_t *)j, i))
+        if (set(o, json_object_iter_key(i), chat_value(json_object_iter_value(i))) < 0) {
             jinja_unref(o);
-            o = NULL;
+            return NULL;
         }
-    }
     return o;
 }
 
@@ -185,29 +181,28 @@ static struct jinja_value *calls_value(const json_t *calls)
     return list;
 }
 
+static struct jinja_value *field_value(const char *key, const json_t *v, bool parts, bool is_system)
+{
+    if (strcmp(key, "content") == 0)
+        return content_value(v, parts, is_system);
+    if (strcmp(key, "tool_calls") == 0 && json_is_array(v))
+        return calls_value(v);
+    return chat_value(v);
+}
+
 struct jinja_value *chat_message_value(const json_t *message, bool parts)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
     const bool is_system = role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0);
+    json_t *m = (json_t *)message;
     struct jinja_value *o = jinja_object();
-    const char *key;
-    json_t *v;
 
-    json_object_foreach((json_t *)message, key, v)
-    {
-        struct jinja_value *x;
+    for (void *i = json_object_iter(m); o && i; i = json_object_iter_next(m, i)) {
+        const char *key = json_object_iter_key(i);
 
-        if (!o)
-            break;
-        if (strcmp(key, "content") == 0)
-            x = content_value(v, parts, is_system);
-        else if (strcmp(key, "tool_calls") == 0 && json_is_array(v))
-            x = calls_value(v);
-        else
-            x = chat_value(v);
-        if (set(o, key, x) < 0) {
+        if (set(o, key, field_value(key, json_object_iter_value(i), parts, is_system)) < 0) {
             jinja_unref(o);
-            o = NULL;
+            return NULL;
         }
     }
     return o;

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_text(const struct tokenizer *t, const char *s, size_t n, bool parse_special)
 {
-    struct tokenize_options o = {false, parse_special};
+    struct tokenize_options o = {.parse_special = parse_special};
     struct token_list l = {0};
     struct buf want = {0}, got = {0};
 
