@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tokenize_options plain = {false, false};
-static const struct tokenize_options parse = {false, true};
+static const struct tokenize_options plain = {.add_special = false, .parse_special = false};
+static const struct tokenize_options parse = {.add_special = false, .parse_special = true};
 
 static const struct tokfix_token more[] = {{"ab", TOKEN_NORMAL}, {"<|c|>", TOKEN_CONTROL}};
 static const char *const merges[] = {"a b"};
@@ -269,7 +269,9 @@ START_TEST(kinds_and_ids_that_do_not_exist_are_ignored)
     ck_assert_int_eq(tokenizer_eos(f.tok), -1);
     (void)tokenizer_end_ids(f.tok, &n);
     ck_assert_uint_eq(n, 0);
-    must_encode(f.tok, "abcd", &(struct tokenize_options){true, true}, 4, 0, 1, 2, 3);
+    must_encode(f.tok, "abcd",
+                &(struct tokenize_options){.add_special = true, .parse_special = true}, 4, 0, 1, 2,
+                3);
     tokfix_done(&f);
 }
 END_TEST

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tokenize_options plain = {false, false};
-static const struct tokenize_options parse = {false, true};
-static const struct tokenize_options both = {true, true};
+static const struct tokenize_options plain = {.add_special = false, .parse_special = false};
+static const struct tokenize_options parse = {.add_special = false, .parse_special = true};
+static const struct tokenize_options both = {.add_special = true, .parse_special = true};
 
 static void must_open(struct tokfix *f)
 {
