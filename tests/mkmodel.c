@@ -414,6 +414,16 @@ static uint32_t or_default(uint32_t v, uint32_t dflt)
     return v ? v : dflt;
 }
 
+/* Compilers that inline this into a caller with a literal find strncmp's answer suspicious. */
+static bool begins(const char *s, const char *with)
+{
+    while (*with && *s == *with) {
+        s++;
+        with++;
+    }
+    return *with == '\0';
+}
+
 void mkmodel_build(const struct mkmodel *options, struct ggufw *w)
 {
     struct maker k = {.o = *options, .w = w, .rng = options->seed};
@@ -423,7 +433,7 @@ void mkmodel_build(const struct mkmodel *options, struct ggufw *w)
         o->family = "llama";
     if (o->n_mix > 0)
         o->type = o->mix[0]; /* so that what is always F32 is told apart */
-    k.hybrid = strncmp(o->family, "qwen35", 6) == 0;
+    k.hybrid = begins(o->family, "qwen35");
     k.mixture = strcmp(o->family, "qwen35moe") == 0;
     o->n_layer = or_default(o->n_layer, k.hybrid ? 4 : 2);
     o->n_embd = or_default(o->n_embd, 64);
