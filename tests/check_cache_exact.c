@@ -45,11 +45,11 @@ static const struct {
 };
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
-static bool short_run;
+static bool short_run, long_run;
 
 static bool is_slow(int i)
 {
-    return short_run || !models[i].make.family;
+    return !long_run && (short_run || !models[i].make.family);
 }
 
 /* Any tokens: the control tokens too, they mean nothing here. */
@@ -355,6 +355,7 @@ int main(void)
     int failed;
 
     short_run = getenv("STRATA_TEST_SHORT") != NULL;
+    long_run = getenv("STRATA_TEST_LONG") != NULL;
     tcase_add_loop_test(t, every_length_after_every_other, 0, N_MODELS);
     tcase_add_loop_test(t, every_cut_of_a_stored_prompt, 0, N_MODELS);
     tcase_add_loop_test(t, every_cut_while_everything_moves, 0, N_MODELS);

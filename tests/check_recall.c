@@ -33,6 +33,8 @@ struct recall {
 
 static uint32_t longest(void)
 {
+    if (getenv("STRATA_TEST_LONG"))
+        return UINT32_MAX;
     return getenv("STRATA_TEST_SHORT") ? 220 : 620;
 }
 
@@ -50,8 +52,14 @@ static void cut_turns(struct talk *t, bool growing)
 
 static void open_recall(struct recall *c, bool growing)
 {
-    const struct lab_options o = {
-        .n_threads = 2, .n_units = 90, .ram_units = 90, .n_conversations = 12, .n_roots = 4};
+    /* The longest dialogue needs some 100 pages. */
+    const uint32_t n_units = getenv("STRATA_TEST_LONG") ? 300 : 90;
+    const struct lab_options o = {.n_threads = 2,
+                                  .n_units = n_units,
+                                  .ram_units = n_units,
+                                  .context = n_units * CACHE_PAGE,
+                                  .n_conversations = 12,
+                                  .n_roots = 4};
 
     lab_open(&c->l, &(struct mkmodel){.family = NULL}, &o);
     c->n_goldens = golden_load("needle.jsonl", &c->goldens);

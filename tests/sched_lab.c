@@ -47,7 +47,7 @@ void lab_open(struct lab *l, const struct mkmodel *make, const struct lab_option
         .n_threads = or_else(o->n_threads, 1),
         .n_sequences = or_else(o->parallel, 4),
         .max_rows = or_else(o->max_rows, 128),
-        .context = 2048,
+        .context = o->context ? o->context : 2048,
         .n_units = or_else(o->n_units, 256),
     };
     const struct runner_options cold = {

@@ -26,6 +26,7 @@ struct lab_options {
     uint32_t n_threads; /* 1; the engine to compare with has 1 */
     uint32_t max_rows;  /* 128 */
     uint32_t n_units;   /* of the pool; 256 */
+    uint32_t context;   /* 2048 */
     uint32_t ram_units; /* as said: 0 is none */
     uint32_t n_conversations;
     uint32_t n_roots;          /* 8 */
