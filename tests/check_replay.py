@@ -14,6 +14,8 @@ from daemon_lab import NEEDLE, SHORT, SRC, Daemon
 
 ROOT_MIN, EVERY, PAGE, IM_START = 128, 8192, 64, 1
 SCENARIOS = ["warm", "branch", "subagents", "alternate", "roots"]
+if SHORT:
+    SCENARIOS = [s for s in SCENARIOS if s in ("branch", "subagents")]
 
 
 def common(a, b):
