@@ -93,8 +93,7 @@ bool next_capture(const struct sched *s, const struct run *run, uint32_t from, u
 
 static void check_free(struct sched *s, struct kept_check *k)
 {
-    for (uint32_t i = 0; i < s->checkpoint_units; i++)
-        units_unref(engine_units(s->engine), k->units[i]);
+    pages_give(s, s->checkpoint_units, k->units);
     free(k->units);
     free(k);
 }
@@ -108,8 +107,7 @@ void keep_check(struct sched *s, struct run *run, uint32_t pos, unsigned int kin
         k->units = calloc(s->checkpoint_units, sizeof *k->units);
     if (!k || !k->units) {
         free(k);
-        for (uint32_t i = 0; i < s->checkpoint_units; i++)
-            units_unref(engine_units(s->engine), units[i]);
+        pages_give(s, s->checkpoint_units, units);
         return;
     }
     memcpy(k->units, units, s->checkpoint_units * sizeof *units);

@@ -353,8 +353,7 @@ static bool load_more(struct sched *s, struct slot *slot)
     units = n > 0 ? calloc(n, sizeof *units) : NULL;
     if (units && units_take(engine_units(s->engine), n, units) == 0) {
         used = cache_load(s->o.cache, &run->pin, units, n, &moves);
-        for (uint32_t i = used; i < n; i++)
-            units_unref(engine_units(s->engine), units[i]);
+        pages_give(s, n - used, units + used);
     }
     free(units);
     if (moves)

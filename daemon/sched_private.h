@@ -229,6 +229,8 @@ uint32_t slots_busy(const struct sched *s);
 /* Units of the pool, one reference each: what is parked leaves for them first.  0 or -ENOSPC, with
  * nothing taken. */
 int pages_take(struct sched *s, uint32_t n, uint32_t *ret);
+/* Drops one reference to each. */
+void pages_give(struct sched *s, uint32_t n, const uint32_t *units);
 /* Tries that n units are free; how many are. */
 uint32_t pages_free_up(struct sched *s, uint32_t n);
 /* Frees `run` when nothing needs it any more. */

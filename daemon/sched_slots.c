@@ -79,6 +79,12 @@ int pages_take(struct sched *s, uint32_t n, uint32_t *ret)
     return units_take(engine_units(s->engine), n, ret);
 }
 
+void pages_give(struct sched *s, uint32_t n, const uint32_t *units)
+{
+    for (uint32_t i = 0; i < n; i++)
+        units_unref(engine_units(s->engine), units[i]);
+}
+
 uint32_t pages_reserved(const struct sched *s, uint32_t n_busy)
 {
     return n_busy > 1 && s->n_units >= 16 * s->checkpoint_units ? s->checkpoint_units : 0;
@@ -289,8 +295,7 @@ static void capture_end(struct sched *s, struct slot *slot)
         slot->n_jobs++;
         return;
     }
-    for (uint32_t i = 0; i < s->checkpoint_units; i++)
-        units_unref(engine_units(s->engine), slot->end_units[i]);
+    pages_give(s, s->checkpoint_units, slot->end_units);
 }
 
 void slot_captured(struct sched *s, struct slot *slot)
@@ -299,8 +304,7 @@ void slot_captured(struct sched *s, struct slot *slot)
     if (slot->capture.job.status >= 0) {
         keep_check(s, slot->run, slot->capture.pos, CACHE_AT_END, slot->end_units);
     } else {
-        for (uint32_t i = 0; i < s->checkpoint_units; i++)
-            units_unref(engine_units(s->engine), slot->end_units[i]);
+        pages_give(s, s->checkpoint_units, slot->end_units);
     }
     slot_end_advance(s, slot);
 }

@@ -58,22 +58,19 @@ static void step_taken(struct sched *s, struct step *st)
         run->n_samples += st->entries[i].n_logits;
         run->n_in_flight++;
     }
-    for (uint32_t i = 0; i < st->n_units; i++)
-        units_unref(engine_units(s->engine), st->units[i]);
+    pages_give(s, st->n_units, st->units);
 }
 
 static void captures_drop(struct sched *s, struct step *st)
 {
     for (uint32_t i = 0; i < st->job.n_entries; i++)
         for (uint32_t k = 0; k < st->entries[i].n_captures; k++)
-            for (uint32_t u = 0; u < s->checkpoint_units; u++)
-                units_unref(engine_units(s->engine), st->entries[i].captures[k].units[u]);
+            pages_give(s, s->checkpoint_units, st->entries[i].captures[k].units);
 }
 
 static void step_refused(struct sched *s, struct step *st, int rc, const struct err_text *e)
 {
-    for (uint32_t i = 0; i < st->n_units; i++)
-        units_unref(engine_units(s->engine), st->units[i]);
+    pages_give(s, st->n_units, st->units);
     captures_drop(s, st);
     for (uint32_t i = 0; i < st->job.n_entries; i++)
         run_finish(s, st->runs[i], FINISH_ERROR, rc, e->s[0] ? e->s : "the engine refused a step");
@@ -168,8 +165,7 @@ static void take_facts(struct sched *s, struct step *st, uint32_t i, int status)
                        en->captures[k].units);
             continue;
         }
-        for (uint32_t u = 0; u < s->checkpoint_units; u++)
-            units_unref(engine_units(s->engine), en->captures[k].units[u]);
+        pages_give(s, s->checkpoint_units, en->captures[k].units);
     }
 }
 
