@@ -260,15 +260,26 @@ static int rename_logprobs(json_t *o, struct api_error *e)
     return 0;
 }
 
-/* To end thinking early needs tokens that the sampler did not choose: not yet. */
-static int refuse_budget(const json_t *o, struct api_error *e)
+/* What the request needs to be held when its thinking may be too long. */
+static int set_budget(const struct completion_limits *limits, struct completion_params *p,
+                      struct request *r)
 {
-    int64_t n;
-    int r = api_get_int(o, "reasoning_budget_tokens", -1, INT64_MAX, &n, e);
+    const struct tokenize_options how = {.parse_special = true};
 
-    if (r > 0 && n >= 0)
-        return api_error_set(e, 400, "unsupported_parameter", "reasoning_budget_tokens",
-                             "reasoning_budget_tokens is not supported; it must be -1 or absent");
+    if (p->reasoning_budget == UINT32_MAX || !p->knows_reasoning)
+        return 0;
+    r->n_hold = p->in_reasoning ? p->reasoning_budget : 1;
+    return tokenizer_encode(limits->tokenizer, CHAT_END_OF_REASONING,
+                            sizeof CHAT_END_OF_REASONING - 1, &how, &r->insert);
+}
+
+/* -1 or absent: no limit. */
+static int read_budget(const json_t *o, struct completion_params *p, struct api_error *e)
+{
+    int64_t n = -1;
+    int r = api_get_int(o, "reasoning_budget_tokens", -1, INT32_MAX, &n, e);
+
+    p->reasoning_budget = n < 0 ? UINT32_MAX : (uint32_t)n;
     return r < 0 ? r : 0;
 }
 
@@ -294,6 +305,7 @@ static int make_prompt(const json_t *o, const struct completion_limits *limits,
     if (rename_developers(limits->chat, in.messages) < 0)
         return api_error_oom(e);
     in.prefill = prefill && ends_with_answer(in.messages);
+    in.no_reasoning = p->reasoning_budget == 0;
     rc = chat_template_prompt(limits->chat, limits->tokenizer, &in, true, &prompt, e);
     if (rc < 0)
         return rc;
@@ -308,7 +320,7 @@ static int make_prompt(const json_t *o, const struct completion_limits *limits,
     p->in_reasoning = prompt.in_reasoning;
     p->knows_reasoning = prompt.knows_reasoning;
     p->tools = in.tools ? json_incref((json_t *)in.tools) : NULL;
-    return 0;
+    return set_budget(limits, p, r) < 0 ? api_error_oom(e) : 0;
 }
 
 static void request_unrefp(struct request **r)
@@ -343,7 +355,7 @@ int chat_parse(const char *body, size_t n, const struct completion_limits *limit
         return api_error_oom(e);
     rc = completion_common(o, limits, r, &p, e);
     if (rc >= 0)
-        rc = refuse_budget(o, e);
+        rc = read_budget(o, &p, e);
     /* Last, since it is the work. */
     if (rc >= 0)
         rc = make_prompt(o, limits, &p, r, e);

@@ -14,6 +14,8 @@
 #include "daemon/api_error.h"
 #include "daemon/api_json.h"
 #include "daemon/chat_answer.h"
+#include "daemon/decisions.h"
+#include "daemon/diverging.h"
 #include "daemon/front.h"
 #include "daemon/http_call.h"
 #include "daemon/log.h"
@@ -98,6 +100,28 @@ static void log_done(const struct completion *c)
             r->finish == FINISH_ERROR ? r->error_text.s : "");
 }
 
+/* A client that will never find its prompts here, told to the operator once. */
+static void note_diverging(const struct completion *c)
+{
+    const struct request *r = c->request;
+    const uint32_t n = (uint32_t)r->prompt.n;
+    struct diverging *d = c->server->diverging;
+    char client[16], position[16];
+    const struct log_field fields[] = {{"UID", client}, {"POSITION", position}, {NULL, NULL}};
+    uint32_t pos;
+
+    if (!d || !r->decision || r->no_cache ||
+        (r->finish != FINISH_STOP && r->finish != FINISH_LENGTH) ||
+        !diverging_note(d, r->uid, r->cache_salt, r->prompt.ids, n, r->decision->n_common, &pos))
+        return;
+    (void)snprintf(client, sizeof client, "%" PRId32, (int32_t)r->uid);
+    (void)snprintf(position, sizeof position, "%" PRIu32, pos);
+    log_event(LOG_NOTICE, LOG_EVENT_DIVERGING, fields,
+              "prompts keep differing from token %" PRIu32 " on and are read from there each time"
+              " uid=%" PRId32 " position=%" PRIu32 " prompt=%" PRIu32 " in_a_row=%d",
+              pos, (int32_t)r->uid, pos, n, DIVERGING_ROW);
+}
+
 static void refuse(struct completion *c, const struct api_error *e)
 {
     log_msg(LOG_INFO, "completion refused uid=%" PRId32 " status=%d code=%s", (int32_t)c->uid,
@@ -157,6 +181,11 @@ static void on_output(struct request *r, void *arg)
         return;
     built = answer_chunk(&c->answer, &b);
     send_event(c, built, &b);
+}
+
+static bool on_held(struct request *r, void *arg)
+{
+    return chat_answer_held(((struct completion *)arg)->chat, r);
 }
 
 /* A request that did not come to its end. */
@@ -226,6 +255,7 @@ static void on_done(struct request *r, void *arg)
 
     (void)r;
     log_done(c);
+    note_diverging(c);
     c->holder = HOLDER_NONE;
     if (c->call && c->params.stream)
         end_stream(c);
@@ -302,7 +332,7 @@ static void submit(struct completion *c)
     r->uid = c->uid;
     (void)snprintf(r->name, sizeof r->name, "%s", c->id);
     r->observer = (struct request_observer){
-        .progress = on_progress, .output = on_output, .done = on_done, .arg = c};
+        .progress = on_progress, .output = on_output, .done = on_done, .held = on_held, .arg = c};
     rc = c->server->state == SERVER_READY ? sched_submit(c->server->sched, r, &text) : -ESHUTDOWN;
     if (rc < 0) {
         submit_error(rc, &text, &e);

@@ -36,6 +36,7 @@ struct completion_params {
     /* Of a chat. */
     bool is_chat;
     bool in_reasoning, knows_reasoning; /* of its prompt (chat_template.h) */
+    uint32_t reasoning_budget;          /* most tokens of it, UINT32_MAX: no limit */
     json_t *tools;                      /* owned; NULL: none */
 };
 

@@ -28,6 +28,10 @@ struct chat_answer {
     size_t n_content, n_reasoning; /* told */
     struct tool_call *calls;       /* owned, [n_calls] */
     unsigned int n_calls;
+    /* Reasoning may go on until so many tokens were generated; counted from its beginning until
+     * that is known. */
+    uint32_t n_budget_end;
+    bool budget_begun;
 };
 
 /* --- what the parser gives ---------------------------------------------------------------------
@@ -81,6 +85,10 @@ struct chat_answer *chat_answer_new(const struct completion_params *p)
     if (c && !c->output) {
         free(c);
         return NULL;
+    }
+    if (c) {
+        c->n_budget_end = p->reasoning_budget;
+        c->budget_begun = p->in_reasoning;
     }
     return c;
 }
@@ -242,5 +250,24 @@ const char *chat_answer_finish(const struct chat_answer *c)
 
 bool chat_answer_in_reasoning(const struct chat_answer *c)
 {
+    return chat_output_in_reasoning(c->output);
+}
+
+bool chat_answer_held(struct chat_answer *c, struct request *r)
+{
+    r->n_hold = r->n_generated + 1;
+    /* A failure comes back when the output is taken, and ends the request there. */
+    if (chat_answer_take(c, r) < 0 || r->held.len > 0 || r->utf8.n_held > 0 ||
+        chat_output_is_unsettled(c->output))
+        return false;
+    if (chat_output_in_reasoning(c->output) && !c->budget_begun) {
+        c->budget_begun = true; /* the model opened it itself, with this token */
+        c->n_budget_end = r->n_generated + c->n_budget_end;
+    }
+    if (chat_output_in_reasoning(c->output) && r->n_generated < c->n_budget_end) {
+        r->n_hold = c->n_budget_end;
+        return false;
+    }
+    r->n_hold = UINT32_MAX;
     return chat_output_in_reasoning(c->output);
 }

@@ -33,4 +33,11 @@ int chat_answer_message(const struct chat_answer *c, struct buf *out);
 const char *chat_answer_finish(const struct chat_answer *c);
 bool chat_answer_in_reasoning(const struct chat_answer *c);
 
+/*
+ * The budget of its reasoning, asked when request.n_hold is reached (request.h: observer.held):
+ * sets it anew, and says whether the request's `insert`, which ends reasoning, goes on.  In the
+ * middle of a character or of what may be a marker the answer is: one token more first.
+ */
+bool chat_answer_held(struct chat_answer *c, struct request *r);
+
 #endif

@@ -386,3 +386,10 @@ bool chat_output_in_reasoning(const struct chat_output *c)
 {
     return c->reasoning && (c->state == AT_START || c->state == AT_TEXT);
 }
+
+bool chat_output_is_unsettled(const struct chat_output *c)
+{
+    /* A call has not begun while its text may be given back to the reasoning. */
+    return c->n_tag > 0 ||
+           (c->state == AT_START ? !c->reasoning : c->reasoning && c->state != AT_TEXT);
+}

@@ -74,5 +74,7 @@ int chat_output_end(struct chat_output *c);
 unsigned int chat_output_n_calls(const struct chat_output *c);
 /* Whether it is inside of reasoning now. */
 bool chat_output_in_reasoning(const struct chat_output *c);
+/* Whether what was read last may still turn out to be a marker, or part of a call. */
+bool chat_output_is_unsettled(const struct chat_output *c);
 
 #endif

@@ -173,8 +173,9 @@ static struct jinja_value *globals_value(const struct chat_template *c, const st
         r = set(o, "bos_token", jinja_string(c->bos, c->n_bos, false));
     if (r >= 0)
         r = set(o, "eos_token", jinja_string(c->eos, c->n_eos, false));
-    if (r >= 0 && in->enable_thinking)
-        r = set(o, "enable_thinking", jinja_bool(json_is_true(in->enable_thinking)));
+    if (r >= 0 && (in->enable_thinking || in->no_reasoning))
+        r = set(o, "enable_thinking",
+                jinja_bool(in->enable_thinking && json_is_true(in->enable_thinking)));
     if (r >= 0 && in->reasoning_effort)
         r = set(o, "reasoning_effort",
                 jinja_string(in->reasoning_effort, strlen(in->reasoning_effort), true));
@@ -377,12 +378,17 @@ int chat_template_prompt(const struct chat_template *c, const struct tokenizer *
         cut_prefill(in->messages, &o);
     r = take_output(&o, ret);
     jinja_output_done(&o);
+    if (r >= 0)
+        ret->in_reasoning = c->knows_reasoning && ends_in_reasoning(&ret->text);
+    if (r >= 0 && ret->in_reasoning && in->no_reasoning) {
+        ret->in_reasoning = false;
+        r = buf_addz(&ret->text, CHAT_END_OF_REASONING);
+    }
     if (r >= 0 && tokens)
         r = make_tokens(c, t, in, ret);
     if (r < 0) {
         chat_prompt_done(ret);
         return api_error_oom(e);
     }
-    ret->in_reasoning = c->knows_reasoning && ends_in_reasoning(&ret->text);
     return 0;
 }

@@ -37,6 +37,9 @@ const char *chat_template_fault(const struct chat_template *c);
 /* Its text. */
 const char *chat_template_source(const struct chat_template *c, size_t *ret_n);
 
+/* How templates end the reasoning of an answer. */
+#define CHAT_END_OF_REASONING "\n</think>\n\n"
+
 struct chat_input {
     const json_t *messages;        /* an array of objects with a role each */
     const json_t *tools;           /* a non-empty array, or NULL */
@@ -44,7 +47,9 @@ struct chat_input {
     const json_t *enable_thinking; /* true or false, or NULL: not said */
     const char *reasoning_effort;  /* or NULL */
     bool no_generation_prompt;
-    bool prefill; /* the last message is the beginning of the answer, and goes on */
+    bool no_reasoning; /* thinking is asked off where the template can, and closed where it opens it
+                          all the same */
+    bool prefill;      /* the last message is the beginning of the answer, and goes on */
 };
 
 struct chat_prompt {

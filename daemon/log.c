@@ -43,6 +43,8 @@ static const char *event_id(enum log_event event)
         return "41d9e8c2f06b47d1a2b7c3e5908d6404";
     case LOG_EVENT_STUCK:
         return "c83f5a719e0d4b26b4d1706fe2a95805";
+    case LOG_EVENT_DIVERGING:
+        return "e41b0d97a25c4f8e93d67c1f0a58b206";
     }
     return NULL;
 }

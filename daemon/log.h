@@ -25,6 +25,7 @@ enum log_event {
     LOG_EVENT_STOPPING,
     LOG_EVENT_RELOADED,
     LOG_EVENT_STUCK,
+    LOG_EVENT_DIVERGING,
 };
 
 /* A field of the journal: name without "STRATA_", value a NUL-terminated text. */

@@ -20,6 +20,7 @@ struct request *request_new(void)
     r->uid = UINT32_MAX;
     sampler_params_init(&r->sampling);
     r->max_tokens = UINT32_MAX;
+    r->n_hold = UINT32_MAX;
     r->stop_token = -1;
     r->slot = -1;
     return r;
@@ -35,6 +36,7 @@ struct request *request_ref(struct request *r)
 static void request_free(struct request *r)
 {
     token_list_done(&r->prompt);
+    token_list_done(&r->insert);
     free(r->bias);
     for (size_t i = 0; i < r->n_stop; i++)
         free(r->stop[i]);

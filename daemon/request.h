@@ -60,6 +60,12 @@ struct request_observer {
     void (*output)(struct request *r, void *arg);
     /* state is REQUEST_DONE, finish is set; the last call. */
     void (*done)(struct request *r, void *arg);
+    /*
+     * n_generated has reached n_hold: sets n_hold anew, and says whether `insert` goes on in place
+     * of what would be sampled next.  Called from inside the scheduler, so it must call nothing of
+     * it.  NULL when n_hold is UINT32_MAX.
+     */
+    bool (*held)(struct request *r, void *arg);
     void *arg;
 };
 
@@ -74,8 +80,10 @@ struct request {
     struct sampler_params sampling; /* n_prompt, end_ids set by sched_submit */
     struct logit_bias *bias;        /* owned, what sampling.bias points to */
     uint32_t max_tokens;            /* UINT32_MAX: may fill the context */
-    bool ignore_eos;                /* end tokens neither end it nor are likely: bias -infinity */
-    char **stop;                    /* owned, stop strings: valid UTF-8, non-empty */
+    uint32_t n_hold; /* observer.held is asked when so many were generated; > n_generated */
+    struct token_list insert; /* owned: what `held` may put into the answer */
+    bool ignore_eos;          /* end tokens neither end it nor are likely: bias -infinity */
+    char **stop;              /* owned, stop strings: valid UTF-8, non-empty */
     size_t n_stop;
     struct request_observer observer;
     struct boundaries bounds; /* of the prompt; a root asked for by `cache_root` is in here */
@@ -94,12 +102,12 @@ struct request {
     int slot;             /* -1 while it has none */
     uint32_t n_cached;    /* prompt tokens that did not have to be read */
     uint32_t n_read;      /* prompt tokens read, cached ones included */
-    uint32_t n_generated; /* tokens sampled, the end token included */
+    uint32_t n_generated; /* tokens of the answer, inserted ones and the end token included */
 
     /* Output.  `text` holds released text: whole UTF-8, nothing that may still become a stop
      * string. */
     struct buf text;
-    struct out_token *tokens; /* owned, [n_tokens]: all sampled tokens, the end token included */
+    struct out_token *tokens; /* owned, [n_tokens]: of the answer, the end token included */
     size_t n_tokens, cap_tokens;
     size_t n_tokens_released; /* tokens whose text is wholly in `text` (or was cut by a stop string,
                                  when done) */

@@ -4,6 +4,7 @@
 #include "cache/arena.h"
 #include "cache/cache.h"
 #include "daemon/decisions.h"
+#include "daemon/diverging.h"
 #include "daemon/log.h"
 #include "daemon/memory.h"
 #include "daemon/options.h"
@@ -93,15 +94,19 @@ int reuse_open(struct server *s, struct err_text *e)
         o.arena = s->arena;
         if (r == 0)
             r = cache_new(&o, &ops, &s->cache);
+        if (r == 0)
+            r = diverging_new(&s->diverging);
     }
     return r < 0 ? err_set(e, r, "cannot set up the cache: %s", err_str(r)) : 0;
 }
 
 void reuse_close(struct server *s)
 {
+    diverging_free(s->diverging);
     cache_free(s->cache);
     arena_free(s->arena);
     decisions_free(s->decisions);
+    s->diverging = NULL;
     s->cache = NULL;
     s->arena = NULL;
     s->decisions = NULL;

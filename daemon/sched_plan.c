@@ -90,9 +90,11 @@ static void share(struct sched *s, uint32_t n)
         struct slot *slot = s->by_age[k];
         const struct run *run = slot->run;
 
-        /* No row for a token that cannot be wanted: the last one is sampled, not read. */
+        /* No row for a token that cannot be wanted: the last one is sampled, not read.  Nor for
+         * one that may be another: what follows n_hold is said when all before it is known. */
         slot->n_share = !run->paused && !run->finished && !is_reading(run) &&
-                        run->r->n_generated + run->n_samples < run->n_limit;
+                        run->r->n_generated + run->n_samples < run->n_limit &&
+                        run->r->n_generated + run->n_samples < run->r->n_hold;
         n_decode += slot->n_share;
     }
     share_prompts(s, n, prompt_budget(s, n_decode));

@@ -4,6 +4,7 @@
 
 #include "util/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -100,6 +101,28 @@ void steps_submit(struct sched *s)
     }
 }
 
+/*
+ * The answer goes on with the request's `insert`: rows to read like those of a prompt, in one pass.
+ * Where no room is left to say anything after it, it stays out.
+ */
+static int insert_tokens(struct sched *s, struct run *run)
+{
+    struct request *r = run->r;
+    int rc = 0;
+
+    assert(run->n_samples == 0);
+    if (r->insert.n == 0 || r->insert.n >= run->n_limit - r->n_generated)
+        return 0;
+    for (size_t i = 0; i < r->insert.n && rc == 0; i++) {
+        const struct sample certain = {.id = r->insert.ids[i]};
+
+        run->ids[run->n_ids++] = certain.id;
+        rc = request_put_token(r, s->tokenizer, &certain);
+    }
+    run->n_goal = run->n_ids;
+    return rc;
+}
+
 static void take_sample(struct sched *s, struct run *run, const struct sample *sample)
 {
     struct request *r = run->r;
@@ -110,6 +133,9 @@ static void take_sample(struct sched *s, struct run *run, const struct sample *s
         r->t_first = r->t_last;
     rc = request_put_token(r, s->tokenizer, sample);
     s->totals.generated_tokens++;
+    if (rc == 0 && !sample->end && r->n_generated >= r->n_hold && r->n_generated < run->n_limit &&
+        r->observer.held(r, r->observer.arg))
+        rc = insert_tokens(s, run);
     sched_note(s, run, RUN_OUTPUT);
 
     if (rc < 0) {

@@ -19,6 +19,7 @@ struct cache;
 struct chat_template;
 struct control;
 struct decisions;
+struct diverging;
 struct engine;
 struct front;
 struct http;
@@ -56,7 +57,8 @@ struct server {
     struct sched *sched;         /* owned */
     struct decisions *decisions; /* owned */
     struct arena *arena;         /* owned; the cache's ram tier */
-    struct cache *cache;         /* owned; stays NULL with "cache": false */
+    struct cache *cache;         /* owned; stays NULL with "cache": false, like the next */
+    struct diverging *diverging; /* owned */
 
     /* From the start. */
     struct front *front;     /* owned */

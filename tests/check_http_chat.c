@@ -152,6 +152,102 @@ START_TEST(logprobs_are_as_chats_have_them)
 }
 END_TEST
 
+static const char thinking_source[] =
+    "{%- for m in messages %}[{{ m.content }}]{% endfor %}"
+    "{%- if enable_thinking is defined and not enable_thinking %}(none){% endif %}<think>";
+
+/* One answer to "hi"; `stops` and others in `fields`, the rest of the body's object. */
+static json_t *think(struct world *w, const char *fields, json_t **ret_message)
+{
+    struct client *c = client_new(w);
+    struct response r;
+    char body[512];
+    json_t *o, *choice;
+
+    (void)snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],%s}",
+                   fields);
+    client_post(c, "/v1/chat/completions", body);
+    client_wait(w, c, &r);
+    ck_assert_msg(r.status == 200, "%s", r.body.data);
+    choice = choice_of(&r, &o);
+    *ret_message = json_object_get(choice, "message");
+    response_done(&r);
+    return o;
+}
+
+static void expect_field(const json_t *message, const char *name, const char *want)
+{
+    const char *s = json_string_value(json_object_get(message, name));
+
+    ck_assert_msg(s && strcmp(s, want) == 0, "%s: %s, not %s", name, s ? s : "absent", want);
+}
+
+static json_int_t usage_of(const json_t *answer, const char *name)
+{
+    return json_integer_value(json_object_get(json_object_get(answer, "usage"), name));
+}
+
+/* The fake tokenizer knows no newlines: what ends thinking is the tag's eight letters. */
+START_TEST(thinking_ends_at_its_budget_in_one_pass)
+{
+    struct world *w = world_new();
+    char thought[6], rest[8], prompt[64];
+    uint64_t n_steps;
+    json_t *o, *m;
+
+    ck_assert_int_eq(chat_template_make(thinking_source, sizeof thinking_source - 1,
+                                        w->server.tokenizer, &w->server.chat),
+                     0);
+    world_expect(w, "[hi]<think>", 5, thought);
+    (void)snprintf(prompt, sizeof prompt, "[hi]<think>%s</think>", thought);
+    world_expect(w, prompt, 7, rest);
+
+    n_steps = fake_engine_log(w->server.engine)->n_steps;
+    o = think(w, "\"reasoning_budget_tokens\":5,\"max_tokens\":20", &m);
+    expect_field(m, "reasoning_content", thought);
+    expect_field(m, "content", rest);
+    /* The prompt, four tokens, what ends it together with the fifth, six tokens. */
+    ck_assert_uint_eq(fake_engine_log(w->server.engine)->n_steps - n_steps, 12);
+    ck_assert_int_eq(usage_of(o, "prompt_tokens"), 11);
+    ck_assert_int_eq(usage_of(o, "completion_tokens"), 20);
+    json_decref(o);
+
+    /* No room to say anything after the end: the thinking goes on. */
+    o = think(w, "\"reasoning_budget_tokens\":5,\"max_tokens\":13", &m);
+    ck_assert_uint_eq(json_string_length(json_object_get(m, "reasoning_content")), 13);
+    json_decref(o);
+
+    /* What may still be part of a stop string is settled first. */
+    (void)snprintf(prompt, sizeof prompt,
+                   "\"reasoning_budget_tokens\":4,\"max_tokens\":20,\"stop\":\"%c%c~\"", thought[3],
+                   thought[4]);
+    world_expect(w, "[hi]<think>", 5, thought);
+    o = think(w, prompt, &m);
+    ck_assert_int_eq(
+        strncmp(json_string_value(json_object_get(m, "reasoning_content")), thought, 5), 0);
+    json_decref(o);
+    world_free(w);
+}
+END_TEST
+
+START_TEST(a_budget_of_nothing_is_no_thinking)
+{
+    struct world *w = world_new();
+    char rest[8];
+    json_t *o, *m;
+
+    ck_assert_int_eq(chat_template_make(thinking_source, sizeof thinking_source - 1,
+                                        w->server.tokenizer, &w->server.chat),
+                     0);
+    world_expect(w, "[hi](none)<think></think>", 7, rest);
+    o = think(w, "\"reasoning_budget_tokens\":0,\"max_tokens\":7", &m);
+    ck_assert_ptr_null(json_object_get(m, "reasoning_content"));
+    expect_field(m, "content", rest);
+    json_decref(o);
+    world_free(w);
+}
+END_TEST
+
 START_TEST(what_chats_cannot_do_is_refused_by_name)
 {
 #define ASK "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
@@ -175,7 +271,8 @@ START_TEST(what_chats_cannot_do_is_refused_by_name)
         {"{" ASK ",\"tool_choice\":{\"type\":\"function\"}}", "tool_choice is an object"},
         {"{" ASK ",\"response_format\":{\"type\":\"json_object\"}}", "response_format"},
         {"{" ASK ",\"n\":2}", "n is 2"},
-        {"{" ASK ",\"reasoning_budget_tokens\":5}", "reasoning_budget_tokens is not supported"},
+        {"{" ASK ",\"reasoning_budget_tokens\":-2}", "reasoning_budget_tokens"},
+        {"{" ASK ",\"reasoning_budget_tokens\":\"5\"}", "reasoning_budget_tokens"},
         {"{" ASK ",\"prompt\":\"x\"}", "prompt is not a field of chats"},
         {"{" ASK ",\"chat_template_kwargs\":1}", "chat_template_kwargs is 1"},
         {"{" ASK ",\"top_logprobs\":2}", "top_logprobs needs logprobs"},
@@ -206,6 +303,8 @@ int main(void)
     tcase_add_test(t, messages_are_rendered_by_the_models_template);
     tcase_add_test(t, a_stream_is_the_whole_answer_in_deltas);
     tcase_add_test(t, logprobs_are_as_chats_have_them);
+    tcase_add_test(t, thinking_ends_at_its_budget_in_one_pass);
+    tcase_add_test(t, a_budget_of_nothing_is_no_thinking);
     tcase_add_test(t, what_chats_cannot_do_is_refused_by_name);
     suite_add_tcase(s, t);
     srunner_run_all(r, CK_NORMAL);

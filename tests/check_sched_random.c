@@ -55,6 +55,11 @@ static struct client *submit_one(struct world *w)
     c = client_new(w, n, below(w, 5) ? below(w, 150) : UINT32_MAX);
     c->r->ignore_eos = below(w, 4) == 0;
     add_stops(c);
+    if (below(w, 3) == 0) {
+        const uint32_t n_insert = below(w, 70);
+
+        client_hold(c, n_insert + 1 + below(w, 20), n_insert);
+    }
     if (below(w, 12) == 0)
         c->r->prompt.ids[below(w, n)] = FAKE_POISON;
     (void)client_submit(c, NULL);

@@ -51,6 +51,7 @@ struct sequence {
     struct fake_state x_state;
     struct fake_row *x_rows; /* [context], what its pages must hold */
     int32_t x_sampled;
+    bool x_has_sample;                /* and no row of it yet */
     bool x_ended, x_spoilt, x_broken; /* broken: its mount failed */
 };
 

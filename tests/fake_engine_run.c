@@ -142,6 +142,7 @@ static void sample(struct engine *e, struct step_entry *en)
 
     MUST(p->n_prompt > 0 && p->n_prompt <= s->x_length);
     s->x_sampled = id;
+    s->x_has_sample = true;
     for (size_t i = 0; i < p->n_end_ids; i++)
         s->x_ended = s->x_ended || p->end_ids[i] == id;
     en->samples[0] = (struct sample){.id = id, .end = s->x_ended, .logprob = -(float)id};
@@ -164,6 +165,8 @@ static int run_entry(struct engine *e, struct step_entry *en)
     if (s->x_spoilt)
         return ERR_NONFINITE;
     check_rows(e, s);
+    MUST(!en->ids || !s->x_has_sample || en->ids[0] == s->x_sampled);
+    s->x_has_sample = false;
     for (uint32_t i = 0; i < en->n_rows; i++) {
         int32_t id = en->ids ? en->ids[i] : s->x_sampled;
         struct fake_row row = next_row(&s->x_state, s->x_length, id);

@@ -137,8 +137,8 @@ static void take_entry(struct engine *e, struct flight *f, struct step_entry *en
     check_sequence(e, s);
     MUST(!s->cancelled);
     MUST(en->n_rows >= 1 && end > begin && end <= e->o.context);
-    /* A scheduler feeds what was sampled, and nothing else after it. */
-    MUST(en->ids ? !s->sampled : s->sampled && en->n_rows == 1);
+    /* A scheduler feeds what was sampled; by its id, when it knows what follows. */
+    MUST(en->ids || (s->sampled && en->n_rows == 1));
     for (uint32_t i = 0; en->ids && i < en->n_rows; i++)
         MUST(en->ids[i] >= 0 && (uint32_t)en->ids[i] < e->o.n_vocab);
     MUST(en->n_logits <= en->n_rows && en->n_logits <= 1 && !en->tentative);

@@ -271,6 +271,12 @@ static const char *find_stop(const struct request *r, struct buf *text, size_t f
     return NULL;
 }
 
+/* Whether a hold at this many tokens inserts: any rule that needs nothing else. */
+static bool inserts_at(uint32_t n_generated)
+{
+    return n_generated % 3 == 0;
+}
+
 static void run_cold(const struct client *c, struct cold *ret)
 {
     const struct request *r = c->r;
@@ -278,15 +284,20 @@ static void run_cold(const struct client *c, struct cold *ret)
     int32_t *ids = calloc(r->prompt.n + 4096, sizeof *ids);
     size_t n = r->prompt.n;
 
+    uint32_t hold = c->hold_every ? c->hold_every : UINT32_MAX;
+    size_t i_insert = r->insert.n; /* of the insertion under way */
+
     *ret = (struct cold){.finish = FINISH_LENGTH};
     memcpy(ids, r->prompt.ids, n * sizeof *ids);
     while (ret->n < limit_of(c)) {
-        int32_t id = fake_next(&c->w->o.engine, ids, n, r->ignore_eos);
+        const bool inserted = i_insert < r->insert.n;
+        int32_t id = inserted ? r->insert.ids[i_insert++]
+                              : fake_next(&c->w->o.engine, ids, n, r->ignore_eos);
         size_t from = ret->text.len;
 
         ck_assert_uint_lt(ret->n, 4096);
         ids[n++] = ret->ids[ret->n++] = id;
-        if (id == FAKE_END) {
+        if (!inserted && id == FAKE_END) {
             ret->finish = FINISH_STOP;
             break;
         }
@@ -295,6 +306,11 @@ static void run_cold(const struct client *c, struct cold *ret)
         if (ret->stop_word) {
             ret->finish = FINISH_STOP;
             break;
+        }
+        if (!inserted && ret->n >= hold) {
+            hold = ret->n + c->hold_every;
+            if (inserts_at(ret->n) && ret->n + r->insert.n < limit_of(c))
+                i_insert = 0;
         }
     }
     if (!ret->stop_word) {
@@ -394,8 +410,27 @@ struct client *client_new(struct world *w, uint32_t n_prompt, uint32_t max_token
         ck_assert_int_eq(token_list_add(&c->r->prompt, 2 + rand_r(&w->seed) % (WORLD_VOCAB - 2)),
                          0);
     c->r->max_tokens = max_tokens;
-    c->r->observer = (struct request_observer){on_progress, on_output, on_done, c};
+    c->r->observer = (struct request_observer){
+        .progress = on_progress, .output = on_output, .done = on_done, .arg = c};
     return c;
+}
+
+static bool on_held(struct request *r, void *arg)
+{
+    const struct client *c = arg;
+
+    ck_assert_uint_ge(r->n_generated, r->n_hold);
+    r->n_hold = r->n_generated + c->hold_every;
+    return inserts_at(r->n_generated);
+}
+
+void client_hold(struct client *c, uint32_t every, uint32_t n)
+{
+    c->hold_every = c->r->n_hold = every;
+    c->r->observer.held = on_held;
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_int_eq(token_list_add(&c->r->insert, 2 + rand_r(&c->w->seed) % (WORLD_VOCAB - 2)),
+                         0);
 }
 
 int client_submit(struct client *c, struct err_text *e)

@@ -36,6 +36,7 @@ struct client {
     struct world *w;
     struct request *r;         /* refcounted */
     bool submitted, own_calls; /* own_calls: its observer acts at random (check_sched_random.c) */
+    uint32_t hold_every;       /* 0: never; else asked so often, and every third time it inserts */
     unsigned int n_progress, n_output, n_done;
     unsigned int done_at; /* how many were done before it, and itself */
     uint32_t seen_read;
@@ -81,6 +82,8 @@ void world_set_limits(struct world *w, const struct cache_limits *l);
 
 /* A prompt of n tokens, of the world's seed. */
 struct client *client_new(struct world *w, uint32_t n_prompt, uint32_t max_tokens);
+/* It is held every `every` tokens, and `n` tokens are put in at times; every > n. */
+void client_hold(struct client *c, uint32_t every, uint32_t n);
 int client_submit(struct client *c, struct err_text *e);
 /* What it got is what a cold run gives; a part of it when cancelled. */
 void client_check(const struct client *c);
