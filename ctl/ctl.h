@@ -33,7 +33,7 @@ struct ctl_verb {
 /* The table, by index; NULL from the end on. */
 const struct ctl_verb *ctl_verb(size_t i);
 
-ctl_command cmd_status, cmd_slots_list, cmd_complete, cmd_help;
+ctl_command cmd_status, cmd_slots_list, cmd_chat, cmd_complete, cmd_help;
 ctl_command cmd_cache_list, cmd_cache_show, cmd_cache_stats, cmd_cache_evict, cmd_cache_clear;
 ctl_command cmd_roots_list, cmd_roots_clear, cmd_roots_pin, cmd_roots_unpin;
 ctl_command cmd_requests, cmd_explain;

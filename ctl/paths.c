@@ -25,3 +25,17 @@ int strata_socket_path(int system, const char *name, const char *file, char *ret
     n = snprintf(ret, size, "%s/strata/%s/%s", base, name, file);
     return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
+
+int strata_user_state_dir(char *ret, size_t size)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n;
+
+    if (state && state[0] == '/')
+        n = snprintf(ret, size, "%s/strata", state);
+    else if (home && home[0] == '/')
+        n = snprintf(ret, size, "%s/.local/state/strata", home);
+    else
+        return -ENOENT;
+    return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}

@@ -19,4 +19,8 @@ const char *strata_run_base(int system);
 /* The full path of `file` of instance `name`.  0; -ENOENT without a base; -ENAMETOOLONG. */
 int strata_socket_path(int system, const char *name, const char *file, char *ret, size_t size);
 
+/* Where a user's programs keep what is theirs: $XDG_STATE_HOME/strata or ~/.local/state/strata.  0;
+ * -ENOENT without a home; -ENAMETOOLONG. */
+int strata_user_state_dir(char *ret, size_t size);
+
 #endif

@@ -43,6 +43,7 @@ check_tree()
             home["systemd/"] = " daemon "
             home["microhttpd.h"] = " daemon "
             home["jansson.h"] = " daemon ctl "
+            home["histedit.h"] = " ctl "
             home["lmdb.h"] = " persist "
             home["cuda"] = " engine/cuda "
             home["cublas"] = " engine/cuda "
