@@ -188,6 +188,8 @@ static void set_up(struct line_edit *l)
     (void)el_set(l->el, EL_SIGNAL, 0);
     (void)el_set(l->el, EL_GETCFN, read_char);
     (void)el_set(l->el, EL_EDITOR, "emacs");
+    /* Pasted lines end as they did, so that CR LF can be told from two ends. */
+    (void)el_set(l->el, EL_SETTY, "-d", "-icrnl", "-inlcr", NULL);
     (void)el_set(l->el, EL_HIST, history, l->history.history);
     (void)el_set(l->el, EL_ADDFN, "strata-paste", "Take pasted text as one", paste);
     (void)el_set(l->el, EL_ADDFN, "strata-new-line", "Begin another line", new_line);
@@ -243,6 +245,9 @@ enum line_result line_edit_read(struct line_edit *l, struct buf *ret)
         int n = 0;
 
         l->stopped = LINE_TEXT;
+        /* Left to itself, libedit shows the prompt first: a key that comes at once would be lost.
+         */
+        (void)el_set(l->el, EL_PREP_TERM, 1);
         line = el_gets(l->el, &n);
         if (l->stopped == LINE_INTERRUPTED)
             (void)fputs("^C\n", l->out);

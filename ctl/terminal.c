@@ -56,13 +56,14 @@ enum terminal_event terminal_wait(struct terminal *t, int fd, short events)
     struct pollfd p[2] = {{.fd = t->signals, .events = POLLIN}, {.fd = fd, .events = events}};
     enum terminal_event e;
 
-    for (;;) {
+    while (!t->ended_by) {
         if (poll(p, 2, -1) < 0)
             continue; /* EINTR: continued after a stop */
         e = p[0].revents ? next_signal(t) : TERMINAL_READY;
         if (e != TERMINAL_READY || p[1].revents)
             return e;
     }
+    return TERMINAL_END;
 }
 
 void terminal_set_quiet(struct terminal *t, bool quiet)
