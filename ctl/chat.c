@@ -45,6 +45,8 @@ static int complete_request(const struct chat *chat)
     if (r == 0 && !chat->c->json)
         r = json_object_set_new(chat->request, "stream_options",
                                 json_pack("{sb}", "include_usage", 1));
+    if (r == 0 && !chat->c->json && chat->terminal)
+        r = json_object_set_new(chat->request, "return_progress", json_true());
     return r < 0 ? ctl_say(chat->c, CTL_FAILED, "out of memory") : CTL_OK;
 }
 

@@ -191,8 +191,9 @@ static void set_up(struct line_edit *l)
     /* Pasted lines end as they did, so that CR LF can be told from two ends. */
     (void)el_set(l->el, EL_SETTY, "-d", "-icrnl", "-inlcr", NULL);
     (void)el_set(l->el, EL_HIST, history, l->history.history);
-    (void)el_set(l->el, EL_ADDFN, "strata-paste", "Take pasted text as one", paste);
-    (void)el_set(l->el, EL_ADDFN, "strata-new-line", "Begin another line", new_line);
+    /* The wide call takes the names as they are; the other one's copies are never freed. */
+    (void)el_wset(l->el, EL_ADDFN, L"strata-paste", L"Take pasted text as one", paste);
+    (void)el_wset(l->el, EL_ADDFN, L"strata-new-line", L"Begin another line", new_line);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         (void)el_set(l->el, EL_BIND, keys[i][0], keys[i][1], NULL);
     (void)el_source(l->el, NULL);

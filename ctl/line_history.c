@@ -125,7 +125,8 @@ static void enter(struct line_history *h, const char *text)
 
     for (int r = history(h->history, &ev, H_FIRST); r >= 0; r = history(h->history, &ev, H_NEXT)) {
         if (strcmp(ev.str, text) == 0) {
-            (void)history(h->history, &ev, H_DEL, ev.num);
+            if (history(h->history, &ev, H_DEL, ev.num) >= 0)
+                free((void *)ev.str); /* a copy of what was deleted, which nobody else has */
             break;
         }
     }

@@ -8,6 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+enum {
+    LONG_PROMPT = 256, /* tokens to read: less than the eye would follow */
+};
+
 bool turn_can_dim(FILE *f)
 {
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
@@ -87,12 +91,41 @@ static void take_count(const json_t *usage, const char *key, json_int_t *ret)
         *ret = json_integer_value(j);
 }
 
+/* How far a long prompt is read, on a line that what comes next replaces. */
+static void show_progress(struct turn *t, const json_t *progress)
+{
+    json_int_t total = -1, reused = 0, read = 0;
+
+    take_count(progress, "total", &total);
+    take_count(progress, "cache", &reused);
+    take_count(progress, "processed", &read);
+    if (!t->can_dim || total - reused < LONG_PROMPT)
+        return;
+    (void)fprintf(t->out,
+                  "\r\033[2mreading %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
+                  "\033[0m\033[K",
+                  read - reused, total - reused);
+    t->is_reading = true;
+}
+
+static void end_progress(struct turn *t)
+{
+    if (t->is_reading)
+        (void)fputs("\r\033[K", t->out);
+    t->is_reading = false;
+}
+
 void turn_take(struct turn *t, const json_t *event)
 {
     const json_t *choice = json_array_get(json_object_get(event, "choices"), 0);
     const json_t *delta = json_object_get(choice, "delta"), *usage, *j;
     const char *finish;
 
+    j = json_object_get(event, "prompt_progress");
+    if (j)
+        show_progress(t, j);
+    else
+        end_progress(t);
     j = json_object_get(delta, "reasoning_content");
     if (keep(t, j, &t->reasoning) && t->is_terminal) {
         begin_thinking(t);

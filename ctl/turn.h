@@ -21,6 +21,7 @@ struct turn {
     struct buf text, reasoning; /* so far */
     int error;                  /* of keeping them: 0 or -ENOMEM */
     bool is_thinking, in_line;  /* what was printed last: thinking; no newline */
+    bool is_reading;            /* a line says how far the prompt is read, for a while */
 
     json_int_t n_prompt, n_reused, n_generated; /* -1: the daemon did not say */
     double per_second;                          /* 0: it did not say */
