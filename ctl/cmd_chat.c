@@ -78,10 +78,10 @@ static int take_arguments(struct chat *chat, int argc, char **argv, struct argum
 /* --- one question ------------------------------------------------------------------------------
  */
 
-static int ask_one(struct chat *chat, const struct arguments *a)
+static int take_message(struct chat *chat, const char *word)
 {
     json_t *text;
-    int r = gen_text(chat->c, a->message, &text);
+    int r = gen_text(chat->c, word, &text);
 
     if (r != CTL_OK)
         return r;
@@ -89,9 +89,14 @@ static int ask_one(struct chat *chat, const struct arguments *a)
         json_decref(text);
         return ctl_say(chat->c, CTL_USAGE, "the message is empty");
     }
-    if (dialogue_ask(&chat->dialogue, text) < 0)
-        return ctl_say(chat->c, CTL_FAILED, "out of memory");
-    r = chat_ask(chat);
+    return dialogue_ask(&chat->dialogue, text) < 0 ? ctl_say(chat->c, CTL_FAILED, "out of memory")
+                                                   : CTL_OK;
+}
+
+static int ask_one(struct chat *chat)
+{
+    int r = chat_ask(chat);
+
     /* A shell wants to see that it was the signal. */
     if (r == API_STOPPED && chat->terminal->ended_by == 0)
         chat->terminal->ended_by = SIGINT;
@@ -181,22 +186,27 @@ static int talk_at_terminal(struct chat *chat)
     return r;
 }
 
-/* --- */
+/* --- the command -------------------------------------------------------------------------------
+ */
 
 static int run(struct chat *chat, const struct arguments *a)
 {
+    bool talks = !a->message && isatty(STDIN_FILENO), shows = isatty(fileno(chat->c->out));
     struct terminal t;
-    bool talks = !a->message && isatty(STDIN_FILENO);
     int r;
 
-    chat->figures = a->usage || (isatty(fileno(chat->c->out)) && !chat->c->json);
-    if (!talks && !isatty(fileno(chat->c->out)))
-        return ask_one(chat, a);
+    chat->figures = a->usage || (shows && !chat->c->json);
+    /* Before signals are blocked: reading standard input may take its time. */
+    r = talks ? CTL_OK : take_message(chat, a->message);
+    if (r != CTL_OK)
+        return r;
+    if (!talks && !shows)
+        return ask_one(chat);
     r = terminal_init(&t);
     if (r < 0)
         return ctl_say(chat->c, CTL_FAILED, "cannot take signals: %s", err_str(r));
     chat->terminal = &t;
-    r = talks ? talk_at_terminal(chat) : ask_one(chat, a);
+    r = talks ? talk_at_terminal(chat) : ask_one(chat);
     (void)fflush(chat->c->out);
     terminal_done(&t);
     return r;

@@ -218,7 +218,8 @@ int line_edit_new(struct terminal *t, FILE *out, const char *history_dir, struct
         return -ENOMEM;
     }
     set_up(l);
-    (void)fputs(PASTE_ON, out);
+    if (terminal_knows_escapes(out))
+        (void)fputs(PASTE_ON, out);
     (void)fflush(out);
     *ret = l;
     return 0;
@@ -229,7 +230,8 @@ void line_edit_free(struct line_edit *l)
     if (!l)
         return;
     if (l->el) {
-        (void)fputs(PASTE_OFF, l->out);
+        if (terminal_knows_escapes(l->out))
+            (void)fputs(PASTE_OFF, l->out);
         (void)fflush(l->out);
         el_end(l->el);
     }

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -85,4 +87,11 @@ void terminal_suspend(struct terminal *t)
     terminal_set_quiet(t, false);
     (void)raise(SIGSTOP);
     terminal_set_quiet(t, quiet);
+}
+
+bool terminal_knows_escapes(FILE *f)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(fileno(f)) && term && strcmp(term, "dumb") != 0;
 }

@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <termios.h>
 
 enum terminal_event {
@@ -39,5 +40,8 @@ void terminal_suspend(struct terminal *t);
 
 /* Quiet: what is typed is neither shown nor cut into lines, and waits for the next prompt. */
 void terminal_set_quiet(struct terminal *t, bool quiet);
+
+/* Whether `f` is a terminal, and more than a dumb one. */
+bool terminal_knows_escapes(FILE *f);
 
 #endif

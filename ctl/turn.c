@@ -2,6 +2,7 @@
 #include "ctl/turn.h"
 
 #include "ctl/out.h"
+#include "ctl/terminal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,9 +15,9 @@ enum {
 
 bool turn_can_dim(FILE *f)
 {
-    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    const char *no_color = getenv("NO_COLOR");
 
-    return isatty(fileno(f)) && term && strcmp(term, "dumb") != 0 && !(no_color && no_color[0]);
+    return terminal_knows_escapes(f) && !(no_color && no_color[0]);
 }
 
 void turn_init(struct turn *t, FILE *out)

@@ -37,7 +37,7 @@ void turn_take(struct turn *t, const json_t *event);
  * not say. */
 void turn_print_figures(const struct turn *t, FILE *f);
 
-/* Whether `f` is a terminal that knows how to dim. */
+/* Whether `f` is a terminal that knows how to dim and may. */
 bool turn_can_dim(FILE *f);
 
 #endif

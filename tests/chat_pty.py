@@ -230,11 +230,23 @@ def test_one_question_at_a_terminal_ends_by_ctrl_c(f):
     t.expect("A$")
     t.send(b"\x03")
     check(os.WTERMSIG(t.end()) == signal.SIGINT)
+    t = Terminal(f.argv + ["-"], f.env)
+    wait_until(lambda: open(f"/proc/{t.pid}/comm").read() == "stratactl\n")
+    t.send(b"typed\x03")
+    check(os.WTERMSIG(t.end()) == signal.SIGINT and len(f.asked) == 1)
+
+
+def test_a_dumb_terminal_gets_no_escapes(f):
+    f.script.append(f.answer("Hello.", reasoning="Hm."))
+    t = Terminal(f.argv, {**f.env, "TERM": "dumb"})
+    t.expect("> ")
+    check("[thinking]\r\nHm.\r\n[/thinking]\r\n\r\nHello.\r\n[12 read" in t.say("Hi"))
+    check(t.quit() == 0 and b"\x1b" not in t.text, t.text)
 
 
 def test_the_second_turn_reuses_the_first():
     with Daemon() as d:
-        env = {"XDG_STATE_HOME": d.dir}
+        env = {"XDG_STATE_HOME": d.dir, "HOME": d.dir}
         argv = [CTL, "--socket", d.control, "chat", "--no-think", "--temperature", "0", "--max-tokens", "60"]
         t = Terminal(argv, env)
         t.expect("> ")
