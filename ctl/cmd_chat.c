@@ -14,65 +14,38 @@
 #include <string.h>
 #include <unistd.h>
 
-struct arguments {
-    const char *message;
-    bool usage;
-};
-
-static int set_flag(const struct ctl *c, json_t *request, const char *key, bool value)
+static int set_thinking(const struct chat *chat, bool on)
 {
-    return json_object_set_new(request, key, json_boolean(value)) < 0
-               ? ctl_say(c, CTL_FAILED, "out of memory")
+    return json_object_set_new(chat->request, "enable_thinking", json_boolean(on)) < 0
+               ? ctl_say(chat->c, CTL_FAILED, "out of memory")
                : CTL_OK;
 }
 
-/* One option of chat's own, at argv[*i]. */
-static int take_option(struct chat *chat, int argc, char **argv, int *i, struct arguments *a)
+static int set_system(struct chat *chat, const char *text)
 {
-    const struct ctl *c = chat->c;
+    int r = dialogue_set_system(&chat->dialogue, text);
+
+    if (r == -EILSEQ)
+        return ctl_say(chat->c, CTL_USAGE, "--system takes text in UTF-8");
+    return r < 0 ? ctl_say(chat->c, CTL_FAILED, "%s", err_str(r)) : CTL_OK;
+}
+
+/* The options that only chat has. */
+static int take_option(const struct ctl *c, int argc, char **argv, int *i, void *arg)
+{
+    struct chat *chat = arg;
     const char *text;
-    int r;
 
     if (strcmp(argv[*i], "--think") == 0 || strcmp(argv[*i], "--no-think") == 0)
-        return set_flag(c, chat->request, "enable_thinking", argv[*i][2] == 't');
+        return set_thinking(chat, argv[*i][2] == 't');
     if (strcmp(argv[*i], "--usage") == 0) {
-        a->usage = true;
+        chat->figures = true;
         return CTL_OK;
     }
     if (strcmp(argv[*i], "--system") != 0)
-        return ctl_say(c, CTL_USAGE, "chat has no option %s; stratactl(1) lists them", argv[*i]);
+        return GEN_OTHER;
     text = gen_value(c, argc, argv, i);
-    if (!text)
-        return CTL_USAGE;
-    r = dialogue_set_system(&chat->dialogue, text);
-    if (r == -EILSEQ)
-        return ctl_say(c, CTL_USAGE, "--system takes text in UTF-8");
-    return r < 0 ? ctl_say(c, CTL_FAILED, "%s", err_str(r)) : CTL_OK;
-}
-
-static int take_arguments(struct chat *chat, int argc, char **argv, struct arguments *a)
-{
-    bool words_only = false;
-    int r;
-
-    for (int i = 0; i < argc; i++) {
-        if (words_only || argv[i][0] != '-' || argv[i][1] == '\0') {
-            if (a->message)
-                return ctl_say(chat->c, CTL_USAGE, "more than one message; quote the text");
-            a->message = argv[i];
-            continue;
-        }
-        if (strcmp(argv[i], "--") == 0) {
-            words_only = true;
-            continue;
-        }
-        r = gen_option(chat->c, argc, argv, &i, chat->request);
-        if (r == GEN_OTHER)
-            r = take_option(chat, argc, argv, &i, a);
-        if (r != CTL_OK)
-            return r;
-    }
-    return CTL_OK;
+    return text ? set_system(chat, text) : CTL_USAGE;
 }
 
 /* --- one question ------------------------------------------------------------------------------
@@ -166,10 +139,8 @@ static int talk_at_terminal(struct chat *chat)
     int fd, r;
 
     if (!isatty(fileno(chat->c->out)) || chat->c->json)
-        return ctl_say(
-            chat->c, CTL_USAGE,
-            "chat needs a message, or - to read one from standard input, when its output "
-            "is not a terminal or JSON");
+        return ctl_say(chat->c, CTL_USAGE,
+                       "without a terminal to print to, or with --json, chat needs a message or -");
     /* Better to say now that nobody is there than after the first question. */
     r = api_connect(chat->c, &fd);
     if (r != CTL_OK)
@@ -189,41 +160,42 @@ static int talk_at_terminal(struct chat *chat)
 /* --- the command -------------------------------------------------------------------------------
  */
 
-static int run(struct chat *chat, const struct arguments *a)
+static int run(struct chat *chat, struct terminal *t, const char *message)
 {
-    bool talks = !a->message && isatty(STDIN_FILENO), shows = isatty(fileno(chat->c->out));
-    struct terminal t;
+    bool talks = !message && isatty(STDIN_FILENO), shows = isatty(fileno(chat->c->out));
     int r;
 
-    chat->figures = a->usage || (shows && !chat->c->json);
+    if (shows && !chat->c->json)
+        chat->figures = true;
     /* Before signals are blocked: reading standard input may take its time. */
-    r = talks ? CTL_OK : take_message(chat, a->message);
+    r = talks ? CTL_OK : take_message(chat, message);
     if (r != CTL_OK)
         return r;
     if (!talks && !shows)
         return ask_one(chat);
-    r = terminal_init(&t);
+    r = terminal_init(t);
     if (r < 0)
         return ctl_say(chat->c, CTL_FAILED, "cannot take signals: %s", err_str(r));
-    chat->terminal = &t;
+    chat->terminal = t;
     r = talks ? talk_at_terminal(chat) : ask_one(chat);
     (void)fflush(chat->c->out);
-    terminal_done(&t);
+    terminal_done(t);
     return r;
 }
 
 int cmd_chat(const struct ctl *c, int argc, char **argv)
 {
+    struct terminal terminal;
     struct chat chat = {.c = c, .request = json_object()};
-    struct arguments a = {0};
+    const char *message = NULL;
     int r;
 
     if (!chat.request || dialogue_init(&chat.dialogue) < 0)
         r = ctl_say(c, CTL_FAILED, "out of memory");
     else
-        r = take_arguments(&chat, argc, argv, &a);
+        r = gen_arguments(c, "chat", argc, argv, chat.request, take_option, &chat, &message);
     if (r == CTL_OK)
-        r = run(&chat, &a);
+        r = run(&chat, &terminal, message);
     dialogue_done(&chat.dialogue);
     json_decref(chat.request);
     return r;

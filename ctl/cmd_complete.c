@@ -7,35 +7,17 @@
 #include "util/buf.h"
 #include "util/cleanup.h"
 
-#include <string.h>
 #include <unistd.h>
 
 /* The request as the command line says. */
 static int make_request(const struct ctl *c, int argc, char **argv, json_t *request)
 {
     const char *prompt = NULL;
-    bool words_only = false;
     json_t *text;
-    int r;
+    int r = gen_arguments(c, "complete", argc, argv, request, NULL, NULL, &prompt);
 
-    for (int i = 0; i < argc; i++) {
-        if (words_only || argv[i][0] != '-' || argv[i][1] == '\0') {
-            if (prompt)
-                return ctl_say(c, CTL_USAGE, "more than one prompt; quote the text");
-            prompt = argv[i];
-            continue;
-        }
-        if (strcmp(argv[i], "--") == 0) {
-            words_only = true;
-            continue;
-        }
-        r = gen_option(c, argc, argv, &i, request);
-        if (r == GEN_OTHER)
-            return ctl_say(c, CTL_USAGE, "complete has no option %s; stratactl(1) lists them",
-                           argv[i]);
-        if (r != CTL_OK)
-            return r;
-    }
+    if (r != CTL_OK)
+        return r;
     if (!prompt && isatty(STDIN_FILENO))
         return ctl_say(c, CTL_USAGE,
                        "complete needs a prompt, or - to read it from standard input");

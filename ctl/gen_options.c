@@ -37,9 +37,9 @@ const char *gen_value(const struct ctl *c, int argc, char **argv, int *i)
     return NULL;
 }
 
-int gen_option(const struct ctl *c, int argc, char **argv, int *i, json_t *request)
+static int common_option(const struct ctl *c, int argc, char **argv, int *i, void *arg)
 {
-    json_t *value = NULL, *list;
+    json_t *request = arg, *value = NULL, *list;
     const char *text;
     size_t k = 0;
     uint64_t u;
@@ -78,6 +78,38 @@ int gen_option(const struct ctl *c, int argc, char **argv, int *i, json_t *reque
     return json_object_set_new(request, options[k].key, value) < 0
                ? ctl_say(c, CTL_FAILED, "out of memory")
                : CTL_OK;
+}
+
+int gen_arguments(const struct ctl *c, const char *command, int argc, char **argv, json_t *request,
+                  gen_option *own, void *arg, const char **ret_word)
+{
+    const char *word = NULL;
+    bool words_only = false;
+    int r;
+
+    for (int i = 0; i < argc; i++) {
+        if (words_only || argv[i][0] != '-' || argv[i][1] == '\0') {
+            if (word)
+                return ctl_say(c, CTL_USAGE, "%s takes one text; quote it", command);
+            word = argv[i];
+            continue;
+        }
+        if (strcmp(argv[i], "--") == 0) {
+            words_only = true;
+            continue;
+        }
+        r = common_option(c, argc, argv, &i, request);
+        if (r == GEN_OTHER && own)
+            r = own(c, argc, argv, &i, arg);
+        if (r == GEN_OTHER)
+            return ctl_say(c, CTL_USAGE, "%s has no option %s; stratactl(1) lists them", command,
+                           argv[i]);
+        if (r != CTL_OK)
+            return r;
+    }
+    if (word)
+        *ret_word = word;
+    return CTL_OK;
 }
 
 static int read_stdin(const struct ctl *c, struct buf *b)

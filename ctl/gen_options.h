@@ -7,14 +7,20 @@
 
 #include <jansson.h>
 
-/* Not an exit code: the word is no option of these. */
+/* Not an exit code: argv[*i] is no option of this command. */
 enum { GEN_OTHER = -1 };
 
+/* Takes the option argv[*i], moving *i to its last word.  CTL_OK, GEN_OTHER, or an exit code after
+ * saying what is wrong. */
+typedef int gen_option(const struct ctl *c, int argc, char **argv, int *i, void *arg);
+
 /*
- * Adds the option argv[*i] with its value to the request, moving *i to its last word.  CTL_OK,
- * GEN_OTHER, or an exit code after saying what is wrong.
+ * Puts the options that both have into the request, gives others to `own` (NULL: there are none),
+ * and finds the one word that is no option: *ret_word, untouched without one.  CTL_OK, or an exit
+ * code after saying what is wrong.
  */
-int gen_option(const struct ctl *c, int argc, char **argv, int *i, json_t *request);
+int gen_arguments(const struct ctl *c, const char *command, int argc, char **argv, json_t *request,
+                  gen_option *own, void *arg, const char **ret_word);
 
 /* The value of option argv[*i], moving *i to it; NULL after saying that there is none. */
 const char *gen_value(const struct ctl *c, int argc, char **argv, int *i);

@@ -248,8 +248,7 @@ enum line_result line_edit_read(struct line_edit *l, struct buf *ret)
         int n = 0;
 
         l->stopped = LINE_TEXT;
-        /* Left to itself, libedit shows the prompt first: a key that comes at once would be lost.
-         */
+        /* Left to itself, libedit shows the prompt first: a key that comes at once may be lost. */
         (void)el_set(l->el, EL_PREP_TERM, 1);
         line = el_gets(l->el, &n);
         if (l->stopped == LINE_INTERRUPTED)
@@ -260,8 +259,10 @@ enum line_result line_edit_read(struct line_edit *l, struct buf *ret)
             return LINE_END;
         if (line[n - 1] == '\n')
             n--;
-        if (buf_add(ret, line, (size_t)n) < 0)
-            return LINE_END;
+        if (buf_add(ret, line, (size_t)n) < 0) {
+            (void)fputs("[too long]\n", l->out);
+            return LINE_INTERRUPTED;
+        }
         if (n == 0 || line[n - 1] != '\\')
             break;
         ret->data[ret->len - 1] = '\n';

@@ -15,7 +15,7 @@ struct terminal;
 
 enum line_result {
     LINE_TEXT,
-    LINE_INTERRUPTED, /* Ctrl-C: what was typed is gone */
+    LINE_INTERRUPTED, /* Ctrl-C, or longer than 8 MiB: what was typed is gone */
     LINE_END,         /* Ctrl-D on an empty line, the terminal is gone, or the process shall end */
 };
 

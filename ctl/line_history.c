@@ -12,7 +12,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-enum { N_TEXTS = 1000 };
+enum {
+    N_TEXTS = 1000,
+    TEXT_MAX = 64 << 10, /* bytes; the file is written anew for each text */
+};
 
 /* Like mkdir -p, but what is made is only for the user. */
 static int make_dirs(const char *dir)
@@ -35,17 +38,14 @@ static int make_dirs(const char *dir)
     }
 }
 
-/* Locks the directory until the descriptor is closed: the file itself is replaced by each writer.
- */
+/* Locks the directory until the descriptor is closed: each writer replaces the file itself. */
 static int lock_dir(const char *dir)
 {
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(close_p) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    if (fd >= 0 && flock(fd, LOCK_EX) < 0) {
-        (void)close(fd);
+    if (fd < 0 || flock(fd, LOCK_EX) < 0)
         return -errno;
-    }
-    return fd < 0 ? -errno : fd;
+    return take_fd(&fd);
 }
 
 /* A file that is no history, or is not there, has no texts. */
@@ -135,8 +135,12 @@ static void enter(struct line_history *h, const char *text)
 
 void line_history_add(struct line_history *h, const char *text)
 {
-    CLEANUP(close_p) int lock = h->path ? lock_dir(h->dir) : -1;
+    CLEANUP(close_p) int lock = -1;
 
+    if (strlen(text) > TEXT_MAX)
+        return;
+    if (h->path)
+        lock = lock_dir(h->dir);
     if (lock >= 0)
         load(h);
     enter(h, text);

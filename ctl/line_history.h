@@ -22,7 +22,8 @@ struct line_history {
 int line_history_init(struct line_history *h, const char *dir, struct err_text *e);
 void line_history_done(struct line_history *h);
 
-/* Makes `text` the newest.  When it cannot be written it is only remembered. */
+/* Makes `text` the newest, unless it has more than 64 KiB.  When it cannot be written it is only
+ * remembered. */
 void line_history_add(struct line_history *h, const char *text);
 
 #endif

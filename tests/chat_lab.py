@@ -132,6 +132,9 @@ class Terminal:
         self.usual = termios.tcgetattr(self.fd)
         self.text, self.at = b"", 0
 
+    def resize(self, rows, cols):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
     def more(self):
         """What it prints next; nothing: the other side is closed."""
         if not select.select([self.fd], [], [], PATIENCE)[0]:

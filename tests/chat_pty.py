@@ -120,6 +120,7 @@ def test_lines_are_edited(f):
     f.script += [f.answer("ok")] * 6
     t = Terminal(f.argv, {**f.env, "LC_ALL": "C"})  # UTF-8 all the same
     t.expect("> ")
+    t.resize(10, 30)
     t.send("dropped\x03")
     check("^C" in t.prompt())
     t.say("héllo wörld\x1b[D\x1b[D\x7fX漢\x01>")  # left, left, rubout; to the beginning

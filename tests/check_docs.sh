@@ -54,8 +54,8 @@ missing=$(
         grep -qE "^\.It Cm $v( |\$)" "$src/man/stratactl.1.in" || echo "stratactl(1) does not have $v"
         echo "$ctl_help" | grep -qE "^  $v( |\$)" || echo "stratactl help does not have $v"
     done
-    sed -n 's/^ *{"--\([a-z-]*\)", .*/\1/p' "$src/ctl/gen_options.c" | while read -r o; do
-        has "$src/man/stratactl.1.in" "Fl Fl" "$o" || echo "stratactl(1) does not have --$o"
+    cat "$src/ctl/gen_options.c" "$src/ctl/cmd_chat.c" | grep -oE '"--[a-z-]+"' | tr -d '"' | while read -r o; do
+        has "$src/man/stratactl.1.in" "Fl Fl" "${o#--}" || echo "stratactl(1) does not have $o"
     done
     sed -n 's/^ *{"\(\/[a-z]*\)", .*/\1/p' "$src/ctl/chat_command.c" | while read -r o; do
         has "$src/man/stratactl.1.in" Ic "$o" || echo "stratactl(1) does not have $o"

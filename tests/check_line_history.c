@@ -54,6 +54,14 @@ static void expect(struct line_history *h, const char *want)
     ck_assert_str_eq(is, want);
 }
 
+static int n_texts(struct line_history *h)
+{
+    HistEvent ev;
+
+    ck_assert_int_ge(history(h->history, &ev, H_GETSIZE), 0);
+    return ev.num;
+}
+
 START_TEST(texts_are_there_next_time_and_private)
 {
     struct line_history h;
@@ -114,10 +122,29 @@ START_TEST(the_oldest_go_after_a_thousand)
         (void)snprintf(text, sizeof text, "%d", i);
         line_history_add(&h, text);
     }
-    ck_assert_int_ge(history(h.history, &ev, H_GETSIZE), 0);
-    ck_assert_int_eq(ev.num, 1000);
+    ck_assert_int_eq(n_texts(&h), 1000);
     ck_assert_int_ge(history(h.history, &ev, H_LAST), 0);
     ck_assert_str_eq(ev.str, "10");
+    line_history_done(&h);
+}
+END_TEST
+
+START_TEST(a_very_long_text_is_not_kept)
+{
+    CLEANUP(free_p) char *text = calloc(1, (64 << 10) + 2);
+    struct line_history h;
+
+    ck_assert_ptr_nonnull(text);
+    (void)memset(text, 'x', (64 << 10) + 1);
+    open_it(&h);
+    line_history_add(&h, "a");
+    line_history_add(&h, text);
+    expect(&h, "a|");
+    text[64 << 10] = '\0';
+    line_history_add(&h, text);
+    line_history_done(&h);
+    open_it(&h);
+    ck_assert_int_eq(n_texts(&h), 2);
     line_history_done(&h);
 }
 END_TEST
@@ -180,6 +207,7 @@ int main(void)
     tcase_add_test(t, a_text_is_there_once_as_the_newest);
     tcase_add_test(t, two_chats_share_it);
     tcase_add_test(t, the_oldest_go_after_a_thousand);
+    tcase_add_test(t, a_very_long_text_is_not_kept);
     tcase_add_test(t, a_file_that_is_no_history_is_replaced);
     tcase_add_test(t, where_it_cannot_be_kept_it_is_remembered);
     suite_add_tcase(s, t);
