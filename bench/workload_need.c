@@ -50,15 +50,16 @@ static void add_layer(struct sum *s, const struct model *m, const struct layer *
 {
     const struct hparams *hp = &m->hp;
     const struct tensor *matrices[] = {
-        l->wq,      l->wk,          l->wv,        l->wo,          l->dn_qkv, l->dn_gate,
-        l->dn_beta, l->dn_alpha,    l->dn_out,    l->ffn_gate,    l->ffn_up, l->ffn_down,
-        l->router,  l->gate_shared, l->up_shared, l->down_shared,
+        l->wq,      l->wk,       l->wv,     l->wo,          l->dn_qkv,    l->dn_gate,
+        l->dn_beta, l->dn_alpha, l->dn_in,  l->dn_ba,       l->dn_out,    l->ffn_gate,
+        l->ffn_up,  l->ffn_down, l->router, l->gate_shared, l->up_shared, l->down_shared,
     };
 
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         add_matrix(s, matrices[i], s->n_rows);
     add_experts(s, l->gate_exps, hp->n_expert_used);
     add_experts(s, l->up_exps, hp->n_expert_used);
+    add_experts(s, l->gate_up_exps, hp->n_expert_used);
     add_experts(s, l->down_exps, hp->n_expert_used);
 
     if (l->kind == LAYER_ATTENTION) {

@@ -46,7 +46,8 @@ struct hparams {
     float expert_scale;                                         /* 1 when absent */
 
     /* Gated DeltaNet (reference: Yang et al. 2024); all 0 for pure attention families. */
-    uint32_t dn_k_heads, dn_v_heads; /* Hk, Hv; value head h uses key head h mod Hk */
+    uint32_t dn_k_heads, dn_v_heads; /* Hk, Hv */
+    bool dn_grouped;                 /* value head h uses key head h / (Hv/Hk), else h mod Hk */
     uint32_t dn_dim;                 /* dk == dv */
     uint32_t dn_conv;                /* taps of the causal convolution */
     uint32_t dn_conv_dim;            /* channels: 2*Hk*dk + Hv*dv */
@@ -79,11 +80,14 @@ struct layer {
     const struct tensor *dn_qkv;             /* [conv_dim][n_embd], rows q, k, v */
     const struct tensor *dn_gate;            /* [Hv*dv][n_embd] (z) */
     const struct tensor *dn_beta, *dn_alpha; /* [Hv][n_embd] */
-    const struct tensor *dn_conv;            /* [conv_dim][taps] F32 */
-    const struct tensor *dn_dt;              /* [Hv] F32 bias */
-    const struct tensor *dn_a;               /* [Hv] F32, negative: -exp(A_log) */
-    const struct tensor *dn_norm;            /* [dv] F32 */
-    const struct tensor *dn_out;             /* [n_embd][Hv*dv] */
+    /* In place of qkv and gate, and of beta and alpha: rows key head by key head. */
+    const struct tensor *dn_in;   /* [conv_dim + Hv*dv][n_embd]: q, k, its values, their gates */
+    const struct tensor *dn_ba;   /* [2*Hv][n_embd]: beta of its value heads, then alpha */
+    const struct tensor *dn_conv; /* [conv_dim][taps] F32 */
+    const struct tensor *dn_dt;   /* [Hv] F32 bias */
+    const struct tensor *dn_a;    /* [Hv] F32, negative: -exp(A_log) */
+    const struct tensor *dn_norm; /* [dv] F32 */
+    const struct tensor *dn_out;  /* [n_embd][Hv*dv] */
 
     const struct tensor *ffn_norm; /* [n_embd] before the feed-forward part */
 
@@ -93,6 +97,7 @@ struct layer {
     /* mixture: router [n_expert][n_embd]; experts stacked on dims[2] */
     const struct tensor *router;
     const struct tensor *gate_exps, *up_exps, *down_exps;
+    const struct tensor *gate_up_exps;  /* in place of two: rows of an expert's gate, then up */
     const struct tensor *shared_router; /* [n_embd] F32, optional with the three below */
     const struct tensor *gate_shared, *up_shared, *down_shared;
 };

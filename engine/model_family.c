@@ -23,15 +23,35 @@ enum {
 
 static const struct family families[] = {
     {"llama", ROPE_NORM, .qk_norm = false},
+    {"qwen2", ROPE_NEOX, .qkv_bias = true},
     {"qwen3", ROPE_NEOX, .qk_norm = true},
+    {"qwen3moe", ROPE_NEOX, .qk_norm = true, .mixture = true},
+    {"qwen3next", ROPE_NEOX, .qk_norm = true, .hybrid = true, .grouped = true, .mixture = true,
+     .shared = true},
     {"qwen35", ROPE_NEOX, .qk_norm = true, .hybrid = true},
-    {"qwen35moe", ROPE_NEOX, .qk_norm = true, .hybrid = true, .mixture = true},
+    {"qwen35moe", ROPE_NEOX, .qk_norm = true, .hybrid = true, .mixture = true, .shared = true},
 };
+
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+/* "a, b and c". */
+static const char *family_names(char out[SHOWN])
+{
+    int at = 0;
+
+    for (size_t i = 0; i < N_FAMILIES && at < SHOWN; i++)
+        at += snprintf(out + at, SHOWN - (size_t)at, "%s%s",
+                       i == 0               ? ""
+                       : i + 1 < N_FAMILIES ? ", "
+                                            : " and ",
+                       families[i].name);
+    return out;
+}
 
 /* What kind of file it is; fills hp.arch. */
 int model_read_family(const struct model_reader *r, const struct family **ret)
 {
-    char shown[SHOWN];
+    char shown[SHOWN], names[SHOWN];
     struct gguf_str s;
     uint64_t v;
     int rc;
@@ -63,7 +83,7 @@ int model_read_family(const struct model_reader *r, const struct family **ret)
         return rc;
     if (rc == 0)
         return gguf_fail(r->g, r->e, ERR_DAMAGED, "key \"general.architecture\" is missing");
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    for (size_t i = 0; i < N_FAMILIES; i++) {
         const struct family *f = &families[i];
 
         if (s.n == strlen(f->name) && memcmp(s.s, f->name, s.n) == 0) {
@@ -72,9 +92,8 @@ int model_read_family(const struct model_reader *r, const struct family **ret)
             return 0;
         }
     }
-    return gguf_fail(r->g, r->e, ERR_UNSUPPORTED,
-                     "architecture \"%s\" is not supported; llama, qwen3, qwen35 and qwen35moe are",
-                     err_escape(shown, sizeof shown, s.s, s.n));
+    return gguf_fail(r->g, r->e, ERR_UNSUPPORTED, "architecture \"%s\" is not supported; %s are",
+                     err_escape(shown, sizeof shown, s.s, s.n), family_names(names));
 }
 
 /* Keys of other graphs, with the values under which they change nothing. */

@@ -329,8 +329,9 @@ static int read_ffn(const struct model_reader *r, const struct family *f)
     }
     if (rc < 0)
         return rc;
-    hp->n_ff_shared = hp->n_ff_expert;
-    rc = model_opt_u32(r, "expert_shared_feed_forward_length", 0, MAX_FF, &hp->n_ff_shared);
+    hp->n_ff_shared = f->shared ? hp->n_ff_expert : 0;
+    rc = model_opt_u32(r, "expert_shared_feed_forward_length", 0, f->shared ? MAX_FF : 0,
+                       &hp->n_ff_shared);
     if (rc < 0)
         return rc;
     rc = model_opt_f32(r, "expert_weights_scale", &hp->expert_scale);
@@ -341,7 +342,7 @@ static int read_ffn(const struct model_reader *r, const struct family *f)
     return 0;
 }
 
-static int read_deltanet(const struct model_reader *r)
+static int read_deltanet(const struct model_reader *r, const struct family *f)
 {
     struct hparams *hp = &r->m->hp;
     uint32_t inner, key_heads, value_heads, dim, taps;
@@ -383,6 +384,7 @@ static int read_deltanet(const struct model_reader *r)
         return 0;
     hp->dn_k_heads = key_heads;
     hp->dn_v_heads = value_heads;
+    hp->dn_grouped = f->grouped;
     hp->dn_dim = dim;
     hp->dn_conv = taps;
     hp->dn_conv_dim = 2 * key_heads * dim + inner;
@@ -417,7 +419,7 @@ int model_read_hparams(struct model *m, const struct family **ret_family, struct
     if (rc < 0)
         return rc;
     if (f->hybrid) {
-        rc = read_deltanet(&r);
+        rc = read_deltanet(&r, f);
         if (rc < 0)
             return rc;
     }

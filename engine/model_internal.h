@@ -18,8 +18,11 @@ struct family {
     enum rope_style rope;
     bool
         hybrid; /* gated DeltaNet layers, gated queries, post_attention_norm, maybe a draft block */
-    bool mixture; /* experts in place of the dense feed-forward part */
-    bool qk_norm; /* q and k are normalised per head */
+    bool grouped;  /* hybrids: value heads of one key head stand together, see dn_grouped */
+    bool mixture;  /* experts in place of the dense feed-forward part */
+    bool shared;   /* mixtures: beside the routed experts one that every row goes through */
+    bool qk_norm;  /* q and k are normalised per head */
+    bool qkv_bias; /* q, k and v must have biases; elsewhere they may */
 };
 
 /* Where to read from and where to complain, so that reading a number is one line. */

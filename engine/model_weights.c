@@ -34,11 +34,14 @@ enum dim {
     DIM_FF,
     DIM_EXPERTS,
     DIM_FF_EXPERT,
+    DIM_FF_EXPERT_TWICE,
     DIM_FF_SHARED,
     DIM_DN_VALUE, /* Hv * dv */
     DIM_DN_HEADS, /* Hv */
+    DIM_DN_HEADS_TWICE,
     DIM_DN_HEAD,
     DIM_DN_CONV,
+    DIM_DN_IN, /* channels and gates */
     DIM_DN_TAPS,
     DIM_N,
 };
@@ -51,11 +54,18 @@ enum {
     PART_ATTN = 1 << 3,
     PART_QK_NORM = 1 << 4,
     PART_BIAS = 1 << 5,
-    PART_DN = 1 << 6,
-    PART_DENSE = 1 << 7,
-    PART_MIXTURE = 1 << 8,
-    PART_SHARED = 1 << 9,
-    PART_FFN = PART_DENSE | PART_MIXTURE | PART_SHARED,
+    PART_QKV_BIAS = 1 << 6,
+    PART_DN = 1 << 7,
+    PART_DN_QKV = 1 << 8,   /* q, k, v and their gates … */
+    PART_DN_IN = 1 << 9,    /* … or all of them in one matrix */
+    PART_DN_BETA = 1 << 10, /* beta and alpha … */
+    PART_DN_BA = 1 << 11,   /* … or both in one matrix */
+    PART_DENSE = 1 << 12,
+    PART_MIXTURE = 1 << 13,
+    PART_GATE_UP = 1 << 14, /* gate and up of the experts … */
+    PART_FUSED = 1 << 15,   /* … or both in one matrix */
+    PART_SHARED = 1 << 16,
+    PART_FFN = PART_DENSE | PART_MIXTURE | PART_GATE_UP | PART_FUSED | PART_SHARED,
 };
 
 struct role {
@@ -73,16 +83,18 @@ static const struct role layer_roles[] = {
     {"attn_k.weight", IN_LAYER(wk), PART_ATTN, false, {DIM_EMBD, DIM_KV}},
     {"attn_v.weight", IN_LAYER(wv), PART_ATTN, false, {DIM_EMBD, DIM_KV}},
     {"attn_output.weight", IN_LAYER(wo), PART_ATTN, false, {DIM_HEADS, DIM_EMBD}},
-    {"attn_q.bias", IN_LAYER(bq), PART_BIAS, true, {DIM_QUERY}},
-    {"attn_k.bias", IN_LAYER(bk), PART_BIAS, true, {DIM_KV}},
-    {"attn_v.bias", IN_LAYER(bv), PART_BIAS, true, {DIM_KV}},
+    {"attn_q.bias", IN_LAYER(bq), PART_QKV_BIAS, true, {DIM_QUERY}},
+    {"attn_k.bias", IN_LAYER(bk), PART_QKV_BIAS, true, {DIM_KV}},
+    {"attn_v.bias", IN_LAYER(bv), PART_QKV_BIAS, true, {DIM_KV}},
     {"attn_output.bias", IN_LAYER(bo), PART_BIAS, true, {DIM_EMBD}},
     {"attn_q_norm.weight", IN_LAYER(q_norm), PART_QK_NORM, true, {DIM_HEAD}},
     {"attn_k_norm.weight", IN_LAYER(k_norm), PART_QK_NORM, true, {DIM_HEAD}},
-    {"attn_qkv.weight", IN_LAYER(dn_qkv), PART_DN, false, {DIM_EMBD, DIM_DN_CONV}},
-    {"attn_gate.weight", IN_LAYER(dn_gate), PART_DN, false, {DIM_EMBD, DIM_DN_VALUE}},
-    {"ssm_beta.weight", IN_LAYER(dn_beta), PART_DN, false, {DIM_EMBD, DIM_DN_HEADS}},
-    {"ssm_alpha.weight", IN_LAYER(dn_alpha), PART_DN, false, {DIM_EMBD, DIM_DN_HEADS}},
+    {"attn_qkv.weight", IN_LAYER(dn_qkv), PART_DN_QKV, false, {DIM_EMBD, DIM_DN_CONV}},
+    {"attn_gate.weight", IN_LAYER(dn_gate), PART_DN_QKV, false, {DIM_EMBD, DIM_DN_VALUE}},
+    {"ssm_in.weight", IN_LAYER(dn_in), PART_DN_IN, false, {DIM_EMBD, DIM_DN_IN}},
+    {"ssm_beta.weight", IN_LAYER(dn_beta), PART_DN_BETA, false, {DIM_EMBD, DIM_DN_HEADS}},
+    {"ssm_alpha.weight", IN_LAYER(dn_alpha), PART_DN_BETA, false, {DIM_EMBD, DIM_DN_HEADS}},
+    {"ssm_ba.weight", IN_LAYER(dn_ba), PART_DN_BA, false, {DIM_EMBD, DIM_DN_HEADS_TWICE}},
     {"ssm_conv1d.weight", IN_LAYER(dn_conv), PART_DN, true, {DIM_DN_TAPS, DIM_DN_CONV}},
     {"ssm_dt.bias", IN_LAYER(dn_dt), PART_DN, true, {DIM_DN_HEADS}},
     {"ssm_a", IN_LAYER(dn_a), PART_DN, true, {DIM_DN_HEADS}},
@@ -96,14 +108,19 @@ static const struct role layer_roles[] = {
     {"ffn_gate_inp.weight", IN_LAYER(router), PART_MIXTURE, false, {DIM_EMBD, DIM_EXPERTS}},
     {"ffn_gate_exps.weight",
      IN_LAYER(gate_exps),
-     PART_MIXTURE,
+     PART_GATE_UP,
      false,
      {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}},
     {"ffn_up_exps.weight",
      IN_LAYER(up_exps),
-     PART_MIXTURE,
+     PART_GATE_UP,
      false,
      {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}},
+    {"ffn_gate_up_exps.weight",
+     IN_LAYER(gate_up_exps),
+     PART_FUSED,
+     false,
+     {DIM_EMBD, DIM_FF_EXPERT_TWICE, DIM_EXPERTS}},
     {"ffn_down_exps.weight",
      IN_LAYER(down_exps),
      PART_MIXTURE,
@@ -158,7 +175,6 @@ static const char *const refused_in_layer[] = {
     "ffn_gate_exps.bias",
     "ffn_up_exps.bias",
     "ffn_down_exps.bias",
-    "ffn_gate_up_exps.weight", /* gate and up fused: no place for it yet */
     "nextn.embed_tokens.weight",
     "nextn.shared_head_head.weight",
 };
@@ -269,40 +285,15 @@ static void set_lengths(struct loader *l)
     l->lengths[DIM_FF] = hp->n_ff;
     l->lengths[DIM_EXPERTS] = hp->n_expert;
     l->lengths[DIM_FF_EXPERT] = hp->n_ff_expert;
+    l->lengths[DIM_FF_EXPERT_TWICE] = 2 * (uint64_t)hp->n_ff_expert;
     l->lengths[DIM_FF_SHARED] = hp->n_ff_shared;
     l->lengths[DIM_DN_VALUE] = (uint64_t)hp->dn_v_heads * hp->dn_dim;
     l->lengths[DIM_DN_HEADS] = hp->dn_v_heads;
+    l->lengths[DIM_DN_HEADS_TWICE] = 2 * (uint64_t)hp->dn_v_heads;
     l->lengths[DIM_DN_HEAD] = hp->dn_dim;
     l->lengths[DIM_DN_CONV] = hp->dn_conv_dim;
+    l->lengths[DIM_DN_IN] = hp->dn_conv_dim + l->lengths[DIM_DN_VALUE];
     l->lengths[DIM_DN_TAPS] = hp->dn_conv;
-}
-
-static unsigned int ffn_parts(const struct hparams *hp)
-{
-    if (hp->n_expert == 0)
-        return PART_DENSE;
-    return PART_MIXTURE | (hp->n_ff_shared ? PART_SHARED : 0u);
-}
-
-static int load_layer(const struct loader *l, const struct family *f, uint32_t i,
-                      struct layer *layer)
-{
-    unsigned int required = PART_EACH | (f->hybrid ? PART_POST : PART_NORM) | ffn_parts(&l->m->hp);
-    unsigned int optional = 0;
-    char prefix[32];
-    int r;
-
-    (void)snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", i);
-    r = refuse(l, prefix, refused_in_layer, N_ROLES(refused_in_layer));
-    if (r < 0)
-        return r;
-    if (layer->kind == LAYER_ATTENTION) {
-        required |= PART_ATTN | (f->qk_norm ? PART_QK_NORM : 0u);
-        optional = PART_BIAS;
-    } else {
-        required |= PART_DN;
-    }
-    return load(l, prefix, layer, layer_roles, N_ROLES(layer_roles), required, optional);
 }
 
 /* Is there any tensor of the parts? */
@@ -318,12 +309,44 @@ static bool has_any(const struct loader *l, const char *prefix, unsigned int par
     return false;
 }
 
+static unsigned int ffn_parts(const struct loader *l, const char *prefix)
+{
+    if (l->m->hp.n_expert == 0)
+        return PART_DENSE;
+    return PART_MIXTURE | (has_any(l, prefix, PART_FUSED) ? PART_FUSED : PART_GATE_UP) |
+           (l->m->hp.n_ff_shared ? PART_SHARED : 0u);
+}
+
+static int load_layer(const struct loader *l, const struct family *f, uint32_t i,
+                      struct layer *layer)
+{
+    unsigned int required = PART_EACH | (f->hybrid ? PART_POST : PART_NORM), optional = 0;
+    char prefix[32];
+    int r;
+
+    (void)snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", i);
+    required |= ffn_parts(l, prefix);
+    r = refuse(l, prefix, refused_in_layer, N_ROLES(refused_in_layer));
+    if (r < 0)
+        return r;
+    if (layer->kind == LAYER_ATTENTION) {
+        required |= PART_ATTN | (f->qk_norm ? PART_QK_NORM : 0u);
+        *(f->qkv_bias ? &required : &optional) |= PART_QKV_BIAS;
+        optional |= PART_BIAS;
+    } else {
+        required |= PART_DN | (f->grouped ? PART_DN_BA : PART_DN_BETA);
+        /* The first files of such models had one matrix. */
+        required |= f->grouped && has_any(l, prefix, PART_DN_IN) ? PART_DN_IN : PART_DN_QKV;
+    }
+    return load(l, prefix, layer, layer_roles, N_ROLES(layer_roles), required, optional);
+}
+
 /* Files exist whose draft block has no feed-forward part; then it needs no norm before it either.
  */
 static int load_draft(const struct loader *l, struct draft *draft)
 {
-    unsigned int required = PART_EACH | PART_ATTN | PART_QK_NORM, optional = PART_BIAS;
-    unsigned int ffn = ffn_parts(&l->m->hp);
+    unsigned int required = PART_EACH | PART_ATTN | PART_QK_NORM,
+                 optional = PART_QKV_BIAS | PART_BIAS;
     char prefix[32];
     int r;
 
@@ -332,7 +355,7 @@ static int load_draft(const struct loader *l, struct draft *draft)
     if (r < 0)
         return r;
     if (has_any(l, prefix, PART_FFN))
-        required |= ffn | PART_POST;
+        required |= ffn_parts(l, prefix) | PART_POST;
     else
         optional |= PART_POST;
     r = load(l, prefix, draft, draft_roles, N_ROLES(draft_roles), PART_EACH, PART_BIAS);

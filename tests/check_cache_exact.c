@@ -4,7 +4,7 @@
  * out of whichever tier, it samples what it would have sampled alone, and leaves the bytes that it
  * would have left.
  *
- * The models: needle (hybrid, mixture, draft block), a small hybrid, a dense llama, a qwen3.
+ * The models: needle (hybrid, mixture, draft block), two small hybrids, a dense llama.
  */
 #include "daemon/sched.h"
 #include "tests/mkmodel.h"
@@ -33,15 +33,7 @@ static const struct {
       .n_ff = 100,
       .bias = true,
       .seed = 5}},
-    {"qwen3",
-     {.family = "qwen3",
-      .type = TENSOR_Q8_0,
-      .n_layer = 2,
-      .n_embd = 96,
-      .n_head = 6,
-      .n_head_kv = 2,
-      .head_dim = 32,
-      .seed = 4}},
+    {"qwen3next", {.family = "qwen3next", .type = TENSOR_Q8_0, .dn_dim = 32, .seed = 4}},
 };
 enum { N_MODELS = sizeof models / sizeof models[0] };
 

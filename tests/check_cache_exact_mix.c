@@ -24,7 +24,7 @@ static const struct {
      {.family = "qwen35", .type = 0, .draft = true, .dn_k_heads = 1, .dn_v_heads = 3, .seed = 7},
      60},
     {"llama", {.family = "llama", .type = TENSOR_BF16, .bias = true, .seed = 5}, 60},
-    {"qwen3", {.family = "qwen3", .type = TENSOR_F16, .seed = 4}, 60},
+    {"qwen3moe", {.family = "qwen3moe", .type = TENSOR_F16, .seed = 4}, 60},
 };
 enum { N_MODELS = sizeof models / sizeof models[0], N_THREADS = 3 };
 

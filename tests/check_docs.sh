@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The manual says what the programs know: every setting of options.def is in strata.json(5) and in
-# `strataD --help`, every verb and option of stratactl in stratactl(1), every exit code of the
-# headers in its page, and mandoc finds nothing to say about the pages.
+# `strataD --help`, every family of models in strataD(8), every verb and option of stratactl in
+# stratactl(1), every exit code of the headers in its page, and mandoc finds nothing to say about
+# the pages.
 #
 # The environment gives SRCDIR and BUILDDIR.
 
@@ -38,6 +39,12 @@ for o in $options; do
 done
 for o in config check version help; do
     has "$src/man/strataD.8.in" "Fl Fl" "$o" || fail "strataD(8) does not have --$o"
+done
+
+families=$(sed -n '/families\[\] = {/,/};/s/^ *{*"\([a-z0-9]*\)",.*/\1/p' "$src/engine/model_family.c")
+[ "$(echo "$families" | wc -l)" -ge 7 ] || fail "model_family.c could not be read"
+for f in $families; do
+    grep -qw "$f" "$src/man/strataD.8.in" || fail "strataD(8) does not have the family $f"
 done
 
 # Nothing in the manual that is no setting any more.

@@ -24,6 +24,7 @@ static const struct mkmodel made[] = {
      .dn_dim = 32,
      .head_dim = 32,
      .seed = 22}, /* hybrid without draft block */
+    {.family = "qwen3next", .draft = true, .dn_in = true, .dn_v_heads = 6, .seed = 23},
 };
 enum { N_MADE = sizeof made / sizeof made[0] };
 

@@ -21,8 +21,10 @@ static const uint32_t weight_types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TEN
 
 START_TEST(pure_attention_families_open_with_every_weight_type)
 {
+    static const char *const families[] = {"llama", "qwen3", "qwen2", "qwen3moe"};
+    const bool mixture = _i >= 12;
     const struct mkmodel o = {
-        .family = _i < 4 ? "llama" : "qwen3",
+        .family = families[_i / 4],
         .type = weight_types[_i % 4],
         .untied = _i % 2,
         .bias = _i % 3 == 0,
@@ -44,7 +46,9 @@ START_TEST(pure_attention_families_open_with_every_weight_type)
     ck_assert_uint_eq(m->hp.n_head_kv, 2);
     ck_assert_uint_eq(m->hp.head_dim, 16);
     ck_assert_uint_eq(m->hp.n_rot, 16);
-    ck_assert_uint_eq(m->hp.n_ff, 96);
+    ck_assert_uint_eq(m->hp.n_ff, mixture ? 0 : 96);
+    ck_assert_uint_eq(m->hp.n_expert, mixture ? 4 : 0);
+    ck_assert_uint_eq(m->hp.n_ff_shared, 0);
     ck_assert(m->hp.attn_scale == 0.25f);
     ck_assert(m->hp.rope == (_i < 4 ? ROPE_NORM : ROPE_NEOX));
     ck_assert(m->hp.rope_freq_scale == 1 && m->hp.rope_base == 10000);
@@ -55,9 +59,12 @@ START_TEST(pure_attention_families_open_with_every_weight_type)
 
         ck_assert(l->kind == LAYER_ATTENTION && l->i_attn == i && !l->q_gated);
         ck_assert(l->attn_norm && l->wq && l->wk && l->wv && l->wo && l->ffn_norm);
-        ck_assert(l->ffn_gate && l->ffn_up && l->ffn_down && !l->router && !l->dn_qkv);
-        ck_assert_int_eq(l->q_norm && l->k_norm, _i >= 4);
-        ck_assert_int_eq(l->bq && l->bk && l->bv && l->bo, o.bias);
+        ck_assert_int_eq(l->ffn_gate && l->ffn_up && l->ffn_down, !mixture);
+        ck_assert_int_eq(l->router && l->gate_exps && l->up_exps && l->down_exps, mixture);
+        ck_assert(!l->dn_qkv && !l->shared_router && !l->gate_shared);
+        ck_assert_int_eq(l->q_norm && l->k_norm, _i / 4 == 1 || mixture);
+        ck_assert_int_eq(l->bq && l->bk && l->bv, o.bias || _i / 4 == 2);
+        ck_assert_int_eq(l->bo != NULL, o.bias);
         ck_assert_uint_eq(l->wq->type, o.type);
     }
     ck_assert_int_eq(model_scan(m, NULL), 0);
@@ -66,12 +73,17 @@ END_TEST
 
 START_TEST(hybrid_families_open_with_and_without_draft_block)
 {
+    const bool grouped = _i >= 8;
     const struct mkmodel o = {
-        .family = _i < 4 ? "qwen35" : "qwen35moe",
+        .family = grouped  ? "qwen3next"
+                  : _i < 4 ? "qwen35"
+                           : "qwen35moe",
         .type = weight_types[_i % 4],
         .draft = _i % 2 == 0,
         .draft_without_ffn = _i % 4 == 0,
         .no_shared = _i == 5,
+        .dn_in = _i == 9,
+        .fused = _i == 7 || _i == 9,
         .n_layer = 6,
         .interval = 3,
     };
@@ -90,6 +102,7 @@ START_TEST(hybrid_families_open_with_and_without_draft_block)
     ck_assert_uint_eq(m->hp.dn_dim, 16);
     ck_assert_uint_eq(m->hp.dn_conv, 4);
     ck_assert_uint_eq(m->hp.dn_conv_dim, 128);
+    ck_assert_int_eq(m->hp.dn_grouped, grouped);
     ck_assert_uint_eq(m->hp.n_ff, _i < 4 ? 96 : 0);
     ck_assert_uint_eq(m->hp.n_expert, _i < 4 ? 0 : 4);
     ck_assert_uint_eq(m->hp.n_ff_shared, _i < 4 || o.no_shared ? 0 : 32);
@@ -98,13 +111,19 @@ START_TEST(hybrid_families_open_with_and_without_draft_block)
 
         ck_assert(l->kind == (i % 3 == 2 ? LAYER_ATTENTION : LAYER_DELTANET));
         if (l->kind == LAYER_ATTENTION)
-            ck_assert(l->i_attn == i / 3 && l->q_gated && l->wq && l->q_norm && !l->dn_qkv);
+            ck_assert(l->i_attn == i / 3 && l->q_gated && l->wq && l->q_norm && !l->dn_out);
         else
-            ck_assert(l->i_dn == i - i / 3 && !l->wq && l->dn_qkv && l->dn_gate && l->dn_beta &&
-                      l->dn_alpha && l->dn_conv && l->dn_dt && l->dn_a && l->dn_norm && l->dn_out);
+            ck_assert(l->i_dn == i - i / 3 && !l->wq && l->dn_conv && l->dn_dt && l->dn_a &&
+                      l->dn_norm && l->dn_out);
+        ck_assert_int_eq(l->dn_qkv && l->dn_gate, l->dn_out && !o.dn_in);
+        ck_assert_int_eq(l->dn_in != NULL, l->dn_out && o.dn_in);
+        ck_assert_int_eq(l->dn_beta && l->dn_alpha, l->dn_out && !grouped);
+        ck_assert_int_eq(l->dn_ba != NULL, l->dn_out && grouped);
         ck_assert(l->attn_norm && l->ffn_norm);
         ck_assert_int_eq(l->ffn_gate && l->ffn_up && l->ffn_down, _i < 4);
-        ck_assert_int_eq(l->router && l->gate_exps && l->up_exps && l->down_exps, _i >= 4);
+        ck_assert_int_eq(l->router && l->down_exps, _i >= 4);
+        ck_assert_int_eq(l->gate_exps && l->up_exps, _i >= 4 && !o.fused);
+        ck_assert_int_eq(l->gate_up_exps != NULL, o.fused);
         ck_assert_int_eq(l->shared_router && l->gate_shared && l->up_shared && l->down_shared,
                          _i >= 4 && !o.no_shared);
     }
@@ -327,9 +346,10 @@ static void use(const struct model *m)
 
 START_TEST(changed_bytes_are_refused_with_a_reason_or_give_a_sound_model)
 {
-    static const char *const families[] = {"llama", "qwen3", "qwen35", "qwen35moe"};
+    static const char *const families[] = {"llama",  "qwen2",     "qwen3",    "qwen3moe",
+                                           "qwen35", "qwen35moe", "qwen3next"};
     const struct mkmodel o = {
-        .family = families[_i % 4], .n_embd = 32, .n_vocab = 270, .draft = _i % 8 > 4, .seed = 1};
+        .family = families[_i % 7], .n_embd = 32, .n_vocab = 270, .draft = _i % 8 > 4, .seed = 1};
     CLEANUP(buf_done) struct buf b = {0};
     unsigned int seed = (unsigned int)_i;
     size_t descriptions;
@@ -376,8 +396,8 @@ int main(void)
     SRunner *runner;
     int failed;
 
-    tcase_add_loop_test(t, pure_attention_families_open_with_every_weight_type, 0, 8);
-    tcase_add_loop_test(t, hybrid_families_open_with_and_without_draft_block, 0, 8);
+    tcase_add_loop_test(t, pure_attention_families_open_with_every_weight_type, 0, 16);
+    tcase_add_loop_test(t, hybrid_families_open_with_and_without_draft_block, 0, 12);
     tcase_add_test(t, per_layer_arrays_may_differ_where_nobody_looks);
     tcase_add_test(t, numbers_that_files_may_leave_out_or_scale_are_right);
     tcase_add_test(t, a_draft_block_that_is_not_whole_is_refused);

@@ -34,18 +34,19 @@ struct edit {
 #define L "llama"
 #define Q "qwen35"
 #define X "qwen35moe"
+#define M "qwen3moe"
+#define N "qwen3next"
 static const struct edit edits[] = {
     /* What kind of file. */
     {L, DROP, "general.architecture", .code = ERR_DAMAGED,
      .words = "key \"general.architecture\" is missing"},
     {L, STR, "general.architecture", .text = "gem\nma3", .code = ERR_UNSUPPORTED,
-     .words = "architecture \"gem\\x0ama3\" is not supported; llama, qwen3, qwen35 and qwen35moe"},
-    {L, STR, "general.architecture", .text = "qwen2", .code = ERR_UNSUPPORTED,
-     .words = "\"qwen2\""},
-    {L, STR, "general.architecture", .text = "qwen3moe", .code = ERR_UNSUPPORTED,
-     .words = "\"qwen3moe\" is not supported"},
-    {L, STR, "general.architecture", .text = "qwen3next", .code = ERR_UNSUPPORTED,
-     .words = "\"qwen3next\" is not supported"},
+     .words = "architecture \"gem\\x0ama3\" is not supported; llama, qwen2, qwen3, qwen3moe, "
+              "qwen3next, qwen35 and qwen35moe are"},
+    {L, STR, "general.architecture", .text = "qwen2vl", .code = ERR_UNSUPPORTED,
+     .words = "\"qwen2vl\" is not supported"},
+    {L, STR, "general.architecture", .text = "qwen", .code = ERR_UNSUPPORTED,
+     .words = "\"qwen\" is not supported"},
     {L, STR, "general.architecture", .text = "", .code = ERR_UNSUPPORTED,
      .words = "architecture \"\" is not supported"},
     {L, U32, "general.architecture", .value = 1, .code = ERR_DAMAGED, .words = "expected a string"},
@@ -250,6 +251,19 @@ static const struct edit edits[] = {
     {Q, DROP_TENSOR, "blk.2.ssm_a", .code = ERR_DAMAGED,
      .words = "tensor \"blk.2.ssm_a\" is missing"},
     {"qwen3", DROP_TENSOR, "blk.0.attn_k_norm.weight", .code = ERR_DAMAGED, .words = "is missing"},
+    {"qwen2", DROP_TENSOR, "blk.0.attn_k.bias", .code = ERR_DAMAGED,
+     .words = "tensor \"blk.0.attn_k.bias\" is missing"},
+    {M, DROP_TENSOR, "blk.1.ffn_gate_inp.weight", .code = ERR_DAMAGED, .words = "is missing"},
+    {M, U32, "qwen3moe.expert_shared_feed_forward_length", .value = 8, .code = ERR_DAMAGED,
+     .words = "key \"qwen3moe.expert_shared_feed_forward_length\": found 8, expected 0"},
+    {N, DROP_TENSOR, "blk.0.ssm_ba.weight", .code = ERR_DAMAGED,
+     .words = "tensor \"blk.0.ssm_ba.weight\" is missing"},
+    {N, DROP_TENSOR, "blk.0.attn_gate.weight", .code = ERR_DAMAGED,
+     .words = "tensor \"blk.0.attn_gate.weight\" is missing"},
+    {N, DIM, "blk.0.ssm_ba.weight", .value = 4, .dim = 1, .code = ERR_DAMAGED,
+     .words = "shape [64, 4], expected [64, 8]"},
+    {N, ADD_TENSOR, "blk.0.ssm_in.weight", .value = TENSOR_F32, .code = ERR_DAMAGED,
+     .words = "tensor \"blk.0.ssm_in.weight\": shape [32], expected [64, 192]"},
     {X, DROP_TENSOR, "blk.0.ffn_up_shexp.weight", .code = ERR_DAMAGED, .words = "is missing"},
     {L, DIM, "blk.0.attn_norm.weight", .value = 63, .dim = 0, .code = ERR_DAMAGED,
      .words = "tensor \"blk.0.attn_norm.weight\": shape [63], expected [64]"},
@@ -279,12 +293,14 @@ static const struct edit edits[] = {
      .words = "is not supported"},
     {L, ADD_TENSOR, "rope_freqs.weight", .value = TENSOR_F32, .code = ERR_DAMAGED,
      .words = "tensor \"rope_freqs.weight\": shape [32], expected [8]"},
-    {X, ADD_TENSOR, "blk.0.ffn_gate_up_exps.weight", .value = TENSOR_F32, .code = ERR_UNSUPPORTED,
-     .words = "is not"},
+    {X, ADD_TENSOR, "blk.0.ffn_gate_up_exps.weight", .value = TENSOR_F32, .code = ERR_DAMAGED,
+     .words = "tensor \"blk.0.ffn_gate_up_exps.weight\": shape [32], expected [64, 64, 4]"},
 };
 #undef L
 #undef Q
 #undef X
+#undef M
+#undef N
 
 static void apply(struct ggufw *w, const struct edit *c)
 {

@@ -2,6 +2,7 @@
 #include "tests/golden.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,4 +109,25 @@ float *golden_npy(const char *name, size_t *ret_rows, size_t n_cols)
     (void)fclose(f);
     *ret_rows = n / n_cols;
     return p;
+}
+
+double golden_top_difference(const float *logits, uint32_t n_vocab, const json_t *top)
+{
+    double max = -INFINITY, sum = 0, worst = 0;
+    size_t i;
+    json_t *t;
+
+    for (uint32_t k = 0; k < n_vocab; k++)
+        max = logits[k] > max ? logits[k] : max;
+    for (uint32_t k = 0; k < n_vocab; k++)
+        sum += exp(logits[k] - max);
+    json_array_foreach(top, i, t)
+    {
+        json_int_t id = json_integer_value(json_array_get(t, 0));
+        double have = logits[id] - max - log(sum),
+               d = fabs(have - json_number_value(json_array_get(t, 1)));
+
+        worst = d > worst ? d : worst;
+    }
+    return worst;
 }

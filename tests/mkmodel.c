@@ -17,7 +17,7 @@ struct maker {
     struct mkmodel o; /* defaults filled in */
     struct ggufw *w;
     uint64_t rng;
-    bool hybrid, mixture;
+    bool hybrid, mixture, shared, grouped, qk_norm, qkv_bias;
     uint32_t n_matrices; /* so far */
 };
 
@@ -199,13 +199,14 @@ static void attention(struct maker *k, uint32_t i)
     matrix(k, i, "attn_k.weight", o->type, o->n_embd, kv, 0);
     matrix(k, i, "attn_v.weight", o->type, o->n_embd, kv, 0);
     matrix(k, i, "attn_output.weight", o->type, o->n_head * o->head_dim, o->n_embd, 0);
-    if (o->bias) {
+    if (o->bias || k->qkv_bias) {
         vector(k, i, "attn_q.bias", q, -0.1f, 0.1f);
         vector(k, i, "attn_k.bias", kv, -0.1f, 0.1f);
         vector(k, i, "attn_v.bias", kv, -0.1f, 0.1f);
-        vector(k, i, "attn_output.bias", o->n_embd, -0.1f, 0.1f);
     }
-    if (strcmp(o->family, "llama") != 0) {
+    if (o->bias)
+        vector(k, i, "attn_output.bias", o->n_embd, -0.1f, 0.1f);
+    if (k->qk_norm) {
         norm(k, i, "attn_q_norm.weight", o->head_dim);
         norm(k, i, "attn_k_norm.weight", o->head_dim);
     }
@@ -216,10 +217,18 @@ static void deltanet(struct maker *k, uint32_t i)
     const struct mkmodel *o = &k->o;
     uint32_t value = o->dn_v_heads * o->dn_dim, conv = 2 * o->dn_k_heads * o->dn_dim + value;
 
-    matrix(k, i, "attn_qkv.weight", o->type, o->n_embd, conv, 0);
-    matrix(k, i, "attn_gate.weight", o->type, o->n_embd, value, 0);
-    matrix(k, i, "ssm_beta.weight", o->type, o->n_embd, o->dn_v_heads, 0);
-    matrix(k, i, "ssm_alpha.weight", o->type, o->n_embd, o->dn_v_heads, 0);
+    if (o->dn_in) {
+        matrix(k, i, "ssm_in.weight", o->type, o->n_embd, conv + value, 0);
+    } else {
+        matrix(k, i, "attn_qkv.weight", o->type, o->n_embd, conv, 0);
+        matrix(k, i, "attn_gate.weight", o->type, o->n_embd, value, 0);
+    }
+    if (k->grouped) {
+        matrix(k, i, "ssm_ba.weight", o->type, o->n_embd, 2 * o->dn_v_heads, 0);
+    } else {
+        matrix(k, i, "ssm_beta.weight", o->type, o->n_embd, o->dn_v_heads, 0);
+        matrix(k, i, "ssm_alpha.weight", o->type, o->n_embd, o->dn_v_heads, 0);
+    }
     matrix(k, i, "ssm_conv1d.weight", TENSOR_F32, o->dn_conv, conv, 0);
     vector(k, i, "ssm_dt.bias", o->dn_v_heads, -0.1f, 0.1f);
     vector(k, i, "ssm_a", o->dn_v_heads, -1.0f, -0.02f);
@@ -238,10 +247,15 @@ static void feed_forward(struct maker *k, uint32_t i)
         return;
     }
     matrix(k, i, "ffn_gate_inp.weight", TENSOR_F32, o->n_embd, o->n_expert, 0);
-    matrix(k, i, "ffn_gate_exps.weight", o->type, o->n_embd, o->n_ff_expert, o->n_expert);
-    matrix(k, i, "ffn_up_exps.weight", o->type, o->n_embd, o->n_ff_expert, o->n_expert);
+    if (o->fused) {
+        matrix(k, i, "ffn_gate_up_exps.weight", o->type, o->n_embd, 2 * o->n_ff_expert,
+               o->n_expert);
+    } else {
+        matrix(k, i, "ffn_gate_exps.weight", o->type, o->n_embd, o->n_ff_expert, o->n_expert);
+        matrix(k, i, "ffn_up_exps.weight", o->type, o->n_embd, o->n_ff_expert, o->n_expert);
+    }
     matrix(k, i, "ffn_down_exps.weight", o->type, o->n_ff_expert, o->n_embd, o->n_expert);
-    if (o->no_shared)
+    if (!k->shared)
         return;
     vector(k, i, "ffn_gate_inp_shexp.weight", o->n_embd, -0.1f, 0.1f);
     matrix(k, i, "ffn_gate_shexp.weight", o->type, o->n_embd, o->n_ff_shared, 0);
@@ -384,13 +398,14 @@ static void keys(struct maker *k)
         key(k, "expert_count", o->n_expert);
         key(k, "expert_used_count", o->n_expert_used);
         key(k, "expert_feed_forward_length", o->n_ff_expert);
-        key(k, "expert_shared_feed_forward_length", o->no_shared ? 0 : o->n_ff_shared);
+        if (k->hybrid)
+            key(k, "expert_shared_feed_forward_length", k->shared ? o->n_ff_shared : 0);
     } else {
         key(k, "feed_forward_length", o->n_ff);
     }
     if (!k->hybrid)
         return;
-    {
+    if (!k->grouped) {
         /* Pairs in turn to the three text streams, none to the fourth. */
         uint32_t pairs = o->n_rot / 2;
         const int32_t sections[4] = {(int32_t)(pairs + 2) / 3, (int32_t)(pairs + 1) / 3,
@@ -414,14 +429,9 @@ static uint32_t or_default(uint32_t v, uint32_t dflt)
     return v ? v : dflt;
 }
 
-/* Compilers that inline this into a caller with a literal find strncmp's answer suspicious. */
-static bool begins(const char *s, const char *with)
+static bool is(const struct maker *k, const char *family)
 {
-    while (*with && *s == *with) {
-        s++;
-        with++;
-    }
-    return *with == '\0';
+    return strcmp(k->o.family, family) == 0;
 }
 
 void mkmodel_build(const struct mkmodel *options, struct ggufw *w)
@@ -433,8 +443,12 @@ void mkmodel_build(const struct mkmodel *options, struct ggufw *w)
         o->family = "llama";
     if (o->n_mix > 0)
         o->type = o->mix[0]; /* so that what is always F32 is told apart */
-    k.hybrid = begins(o->family, "qwen35");
-    k.mixture = strcmp(o->family, "qwen35moe") == 0;
+    k.grouped = is(&k, "qwen3next");
+    k.hybrid = k.grouped || is(&k, "qwen35") || is(&k, "qwen35moe");
+    k.mixture = k.grouped || is(&k, "qwen3moe") || is(&k, "qwen35moe");
+    k.shared = k.mixture && k.hybrid && !o->no_shared;
+    k.qkv_bias = is(&k, "qwen2");
+    k.qk_norm = !k.qkv_bias && !is(&k, "llama");
     o->n_layer = or_default(o->n_layer, k.hybrid ? 4 : 2);
     o->n_embd = or_default(o->n_embd, 64);
     o->n_head = or_default(o->n_head, 4);

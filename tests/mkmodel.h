@@ -25,7 +25,7 @@ enum {
 
 /* Zero means the default in brackets. */
 struct mkmodel {
-    const char *family; /* "llama", "qwen3", "qwen35", "qwen35moe" ["llama"] */
+    const char *family; /* one of model_family.c's ["llama"] */
     uint32_t seed;
     uint32_t type;    /* enum tensor_type of the matrices, any that kernels read: 0 is F32 */
     uint32_t mix[8];  /* n_mix types that the matrices take in turn instead, token_embd first; */
@@ -39,18 +39,20 @@ struct mkmodel {
     uint32_t n_context;                   /* [2048] */
     float rope_base;                      /* [10000] */
     bool untied;                          /* an output.weight of its own */
-    bool bias;                            /* biases of q, k, v and output */
-    bool rope_freqs;                      /* a rope_freqs.weight with divisors from 1 to 4 */
+    bool bias;       /* biases of q, k, v and output; qwen2 has the first three */
+    bool rope_freqs; /* a rope_freqs.weight with divisors from 1 to 4 */
 
     /* Hybrids. */
     bool draft;             /* a draft block */
     bool draft_without_ffn; /* whose feed-forward part is absent */
     uint32_t interval;      /* every so many layers is full attention [4] */
     uint32_t dn_k_heads, dn_v_heads, dn_dim, dn_conv; /* [2, 4, 16, 4] */
+    bool dn_in; /* qwen3next: ssm_in in place of attn_qkv and attn_gate */
 
     /* Mixtures. */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared; /* [4, 2, 32, 32] */
     bool no_shared;                                             /* no shared expert */
+    bool fused;                                                 /* ffn_gate_up_exps */
 };
 
 /* Puts the whole model into an empty `w`, where a test may change it before it is written. */

@@ -145,9 +145,10 @@ struct backend {
     float *kv;                 /* K then V rows as projected */
     float *att;                /* attention or DeltaNet output before the output projection */
     float *conv_in, *conv_out; /* [channels] */
-    float *z, *ab;             /* [Hv*dv], [2*Hv] */
-    float *ff;                 /* [n_ff], or [n_used*rows][n_ff_expert] by pair */
-    float *ff_shared;          /* [n_ff_shared] */
+    float *z;         /* [Hv*dv], behind conv_in: both are one where one matrix gives both */
+    float *ab;        /* [2*Hv] */
+    float *ff;        /* [n_ff], or [n_used*rows][n_ff_expert] by pair */
+    float *ff_shared; /* [n_ff_shared] */
     struct cpu_routing routing;
     float *hidden;  /* final norm of every row [n_embd] */
     float *draft;   /* [2*n_embd] pairs */

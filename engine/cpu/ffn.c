@@ -14,6 +14,7 @@
  */
 struct ff_piece {
     const struct tensor *gate, *up;
+    uint32_t up_row; /* the first of `up`, when that is part of a matrix */
     uint32_t i_stack, r0, r1;
     const uint32_t *in; /* activation row of each, NULL: 0, 1, … */
     const uint32_t *to; /* row of y of each, NULL: 0, 1, … */
@@ -39,6 +40,8 @@ static void gated_piece(struct member *m, const struct ff_piece *p, const struct
 
     cpu_matmul_piece(m, &mm, a);
     mm.w = p->up;
+    mm.r0 += p->up_row;
+    mm.r1 += p->up_row;
     mm.y = u;
     cpu_matmul_piece(m, &mm, a);
     for (uint32_t t = 0; t < p->n_x; t++)
@@ -254,13 +257,15 @@ static void mixture(struct member *m, const struct layer *l)
     const uint32_t n = b->n_rows, cols = ff_piece_cols(n);
     const uint32_t n_ff = hp->n_ff_expert, n_shared = l->gate_shared ? hp->n_ff_shared : 0;
     const uint32_t per_expert = (n_ff + cols - 1) / cols, per_shared = (n_shared + cols - 1) / cols;
+    const struct tensor *gate = l->gate_up_exps ? l->gate_up_exps : l->gate_exps,
+                        *up = l->gate_up_exps ? l->gate_up_exps : l->up_exps;
     const struct cpu_routing *rt;
     struct acts a, routed, shared = {0};
     uint32_t i, end;
 
     cpu_acts(m, b->x, tensor_f32(l->ffn_norm), hp->n_embd, n,
-             is_quant(l->router) || is_quant(l->gate_exps) || is_quant(l->up_exps) ||
-                 is_quant(l->gate_shared) || is_quant(l->up_shared),
+             is_quant(l->router) || is_quant(gate) || is_quant(up) || is_quant(l->gate_shared) ||
+                 is_quant(l->up_shared),
              0, &a);
     rt = route(m, l, &a);
 
@@ -277,8 +282,9 @@ static void mixture(struct member *m, const struct layer *l)
         } else {
             const uint32_t e = rt->active[(i - per_shared) / per_expert], at = rt->start[e];
 
-            p.gate = l->gate_exps;
-            p.up = l->up_exps;
+            p.gate = gate;
+            p.up = up;
+            p.up_row = l->gate_up_exps ? n_ff : 0;
             p.i_stack = e;
             p.r0 = (i - per_shared) % per_expert * cols;
             p.r1 = p.r0 + cols < n_ff ? p.r0 + cols : n_ff;

@@ -91,9 +91,9 @@ static void carve_shared(struct carve *c, struct backend *b)
     b->qc = place(c, rows * head_dims, f);
     b->kv = place(c, rows * 2 * kv, f);
     b->att = place(c, rows * max_u64(head_dims, dn), f);
-    b->conv_in = place(c, rows * hp->dn_conv_dim, f);
+    b->conv_in = place(c, rows * (hp->dn_conv_dim + dn), f);
+    b->z = b->conv_in ? b->conv_in + rows * hp->dn_conv_dim : NULL;
     b->conv_out = place(c, rows * hp->dn_conv_dim, f);
-    b->z = place(c, rows * dn, f);
     b->ab = place(c, rows * 2 * hp->dn_v_heads, f);
     b->ff = place(c, max_u64(rows * hp->n_ff, pairs * hp->n_ff_expert), f);
     b->ff_shared = place(c, rows * hp->n_ff_shared, f);
