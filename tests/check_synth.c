@@ -3,6 +3,12 @@
  * Published shapes with random weights against llama.cpp's figures (tests/data/synth.jsonl): at the
  * first four steps the probabilities of its five most likely tokens.
  *
+ * The figures of qwen3.5-0.8b in Q4_K_M are no measure by themselves: the model magnifies what
+ * rounding activations to 8 bits does, and llama.cpp, which rounds 256 of them at a time, says up
+ * to 0.46 less or more of the same values written as F32 (and 0.28 less or more in another build
+ * of itself).  Those lines have what it says of the F32 file too.  We, who round 32 at a time, have
+ * to be nearer to that than its own figures are.
+ *
  * The files are hundreds of MB, made one at a time by tests/synth_gguf.py and removed again, so
  * this is `make check-synth` and no part of `make check`.
  */
@@ -43,23 +49,20 @@ static void make_file(const json_t *j, const char *path)
     ck_assert_msg(system(cmd) == 0, "%s failed", cmd);
 }
 
-/* The largest difference over the golden tokens of one row. */
-static double row_difference(const float *logits, uint32_t n_vocab, const json_t *top5)
+/* The largest difference of two rows of the same ids. */
+static double rows_difference(const json_t *a, const json_t *b)
 {
-    double max = -INFINITY, sum = 0, worst = 0;
+    double worst = 0;
     size_t i;
     json_t *t;
 
-    for (uint32_t k = 0; k < n_vocab; k++)
-        max = logits[k] > max ? logits[k] : max;
-    for (uint32_t k = 0; k < n_vocab; k++)
-        sum += exp(logits[k] - max);
-    json_array_foreach(top5, i, t)
+    json_array_foreach(a, i, t)
     {
-        json_int_t id = json_integer_value(json_array_get(t, 0));
-        double have = logits[id] - max - log(sum),
-               d = fabs(have - json_number_value(json_array_get(t, 1)));
+        const json_t *u = json_array_get(b, i);
+        double d =
+            fabs(json_number_value(json_array_get(t, 1)) - json_number_value(json_array_get(u, 1)));
 
+        ck_assert(json_equal(json_array_get(t, 0), json_array_get(u, 0)));
         worst = d > worst ? d : worst;
     }
     return worst;
@@ -68,8 +71,8 @@ static double row_difference(const float *logits, uint32_t n_vocab, const json_t
 static void check_case(struct runner *r, const json_t *j)
 {
     const json_t *prompt = json_object_get(j, "prompt"), *greedy = json_object_get(j, "greedy");
-    const json_t *top5 = json_object_get(j, "top5");
-    const double limit = limit_of(json_object_get(j, "args"));
+    const json_t *top5 = json_object_get(j, "top5"), *f32 = json_object_get(j, "f32");
+    double limit = f32 ? 0 : limit_of(json_object_get(j, "args"));
     struct sequence *s = runner_sequence(r);
     float *logits = malloc(r->n_vocab * sizeof *logits);
     int32_t ids[512];
@@ -77,20 +80,25 @@ static void check_case(struct runner *r, const json_t *j)
     double worst = 0;
 
     ck_assert(logits && n > 0 && n <= 512 && json_array_size(top5) == 4);
+    ck_assert(!f32 || json_array_size(f32) == 4);
     for (uint32_t i = 0; i < n; i++)
         ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
     (void)runner_read(r, s, ids, n, 512, logits);
     for (size_t step = 0; step < 4; step++) {
-        double d = row_difference(logits, r->n_vocab, json_array_get(top5, step));
+        const json_t *five = json_array_get(top5, step), *exact = json_array_get(f32, step);
+        double d = golden_top_difference(logits, r->n_vocab, f32 ? exact : five);
         int32_t id = (int32_t)json_integer_value(json_array_get(greedy, step));
 
         worst = d > worst ? d : worst;
+        if (f32)
+            limit = fmax(limit, rows_difference(five, exact));
         /* Along the golden path, whatever we would have said. */
         if (step < 3)
             (void)runner_read(r, s, &id, 1, 512, logits);
     }
-    printf("%s, prompt of %u: largest difference %.4f (limit %.2f)\n",
-           json_string_value(json_object_get(j, "shape")), n, worst, limit);
+    printf("%s, prompt of %u: largest difference %.4f%s (limit %.2f)\n",
+           json_string_value(json_object_get(j, "shape")), n, worst,
+           f32 ? " from the F32 file" : "", limit);
     ck_assert_double_le(worst, limit);
     free(logits);
     runner_release(r, s);

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a GGUF file with a published model's exact shapes and random weights, for speed and memory measurements.
 
-    synth_gguf.py SHAPE OUT.gguf [--quant Q4_K_M|Q8_0|F16|BF16|Q4_0|Q4_1|Q5_K|Q6_K] [--layers N] [--mtp] [--seed N]
+    synth_gguf.py SHAPE OUT.gguf [--quant Q4_K_M|Q8_0|F16|BF16|Q4_0|Q4_1|Q5_K|Q6_K] [--layers N] [--mtp] [--seed N] [--expand]
 
 SHAPE: qwen3-0.6b qwen3-8b qwen3-32b llama-3.1-8b smollm2-135m qwen3.5-0.8b qwen3.5-4b qwen3.5-9b qwen3.5-27b
        qwen3.5-35b-a3b qwen3-30b-a3b
 Speed depends on shapes and formats, not on what the weights say; the text such a model writes is noise. The vocabulary is a
 byte-level BPE of the published size whose first 256 tokens are the bytes. Needs numpy only. Q4_K_M here means: Q6_K for the
-output matrix and for the value and down projections of every second layer, Q4_K elsewhere.
+output matrix and for the value and down projections of every second layer, Q4_K elsewhere. --expand writes the same values as F32.
 """
 import argparse, struct, sys
 import numpy as np
@@ -32,7 +32,7 @@ BLOCK = {F32: (1, 4), F16: (1, 2), BF16: (1, 2), Q4_0: (32, 18), Q4_1: (32, 20),
 
 ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 ap.add_argument("shape", choices=sorted(SHAPES)); ap.add_argument("out"); ap.add_argument("--quant", default="Q4_K_M", choices=["Q4_K_M", "Q8_0", "F16", "BF16", "Q4_0", "Q4_1", "Q5_K", "Q6_K"])
-ap.add_argument("--layers", type=int); ap.add_argument("--mtp", action="store_true"); ap.add_argument("--seed", type=int, default=1)
+ap.add_argument("--layers", type=int); ap.add_argument("--mtp", action="store_true"); ap.add_argument("--seed", type=int, default=1); ap.add_argument("--expand", action="store_true")
 o = ap.parse_args(); S = SHAPES[o.shape]; N = o.layers or S["n"]; rng = np.random.default_rng(o.seed)
 
 def matrix_type(name, layer, cols):
@@ -113,10 +113,11 @@ for k, t, v in kv:
     head += text(k)
     if isinstance(t, tuple): head += struct.pack("<IIQ", A, t[1], len(v)) + b"".join(scalar(t[1], x) for x in v)
     else: head += struct.pack("<I", t) + scalar(t, v)
+def stored(t): return F32 if o.expand else t
 def nbytes(shape, t): e, s = BLOCK[t]; return int(np.prod(shape, dtype=np.int64)) // e * s
 off = 0
 for name, shape, t, _ in tensors:
-    head += text(name) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", x) for x in shape[::-1]) + struct.pack("<IQ", t, off); off += (nbytes(shape, t) + 31) // 32 * 32
+    head += text(name) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", x) for x in shape[::-1]) + struct.pack("<IQ", stored(t), off); off += (nbytes(shape, stored(t)) + 31) // 32 * 32
 head += b"\0" * (-len(head) % 32)
 
 def half(x): return np.frombuffer(np.asarray(x, np.float16).tobytes(), np.uint8)
@@ -135,17 +136,36 @@ def blocks(n, t, std):
         steps = 4.6 if t == Q4_K else 9.2
         b[:, :2] = half(std / (32 * steps)); b[:, 2:4] = half(std / (32 * steps) * (8 if t == Q4_K else 16)); s = np.array([32] * 4 + [30] * 4 + [0] * 4, np.uint8); s[8:] = (32 & 15) | ((30 & 15) << 4); s[:4] |= (32 >> 4) << 6; s[4:8] |= (30 >> 4) << 6; b[:, 4:16] = s
     return b
+def values(b, t):
+    """The F32 values of blocks (formats of Q4_0, Q8_0 and Q4_K_M files, and plain ones)."""
+    if t in (F32, F16): return b.astype(np.float32)
+    if t == BF16: return (b.astype(np.uint32) << 16).view(np.float32)
+    f16 = lambda at: b[:, at : at + 2].copy().view(np.float16).astype(np.float32)
+    nibbles = lambda q: np.concatenate([q & 15, q >> 4], axis=-1)  # low halves of a run, then high halves
+    if t == Q8_0: return f16(0) * b[:, 2:].view(np.int8)
+    if t == Q4_0: return f16(0) * (nibbles(b[:, 2:]).astype(np.float32) - 8)
+    if t == Q4_K:
+        s = b[:, 4:16]; low = s[:, :8] & 63
+        high = np.concatenate([(s[:, 8:] & 15) | (s[:, 0:4] >> 6 << 4), (s[:, 8:] >> 4) | (s[:, 4:8] >> 6 << 4)], axis=1)
+        scale = np.concatenate([low[:, :4], high[:, :4]], axis=1).astype(np.float32)[:, :, None]; least = np.concatenate([low[:, 4:], high[:, 4:]], axis=1).astype(np.float32)[:, :, None]
+        q = nibbles(b[:, 16:].reshape(-1, 4, 32)).reshape(-1, 8, 32)
+        return f16(0)[:, :, None] * scale * q - f16(2)[:, :, None] * least
+    if t == Q6_K:
+        ql, qh = b[:, :128].reshape(-1, 2, 64), b[:, 128:192].reshape(-1, 2, 1, 32)
+        q = (nibbles(ql).reshape(-1, 2, 4, 32) | (qh >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3) << 4).astype(np.float32) - 32
+        return f16(208)[:, :, None] * b[:, 192:208].view(np.int8).astype(np.float32)[:, :, None] * q.reshape(-1, 16, 16)
+    sys.exit(f"--expand: no {o.quant}")
 with open(o.out, "wb") as f:
     f.write(head)
     for name, shape, t, fill in tensors:
-        n = int(np.prod(shape, dtype=np.int64)) // BLOCK[t][0]; size = nbytes(shape, t)
+        n = int(np.prod(shape, dtype=np.int64)) // BLOCK[t][0]; size = nbytes(shape, stored(t))
         if fill == "w":
             vocab = name.startswith(("output.", "token_embd")); std = 3.0 / np.sqrt(shape[-1]) if name.startswith("output.") else (0.05 if vocab else 0.7 / np.sqrt(shape[-1])); left = n; unit = None
             while left:  # the vocabulary all random (no two tokens alike); elsewhere one stretch, rolled each time: fast
                 k = min(left, max(1, (32 << 20) // BLOCK[t][1]))
                 if unit is None or vocab or k > len(unit): unit = blocks(k, t, std)
                 else: unit = np.roll(unit, int(rng.integers(1, len(unit))), axis=0)
-                f.write(np.ascontiguousarray(unit[:k]).tobytes()); left -= k
+                f.write(np.ascontiguousarray(values(unit[:k], t) if o.expand else unit[:k]).tobytes()); left -= k
         else:
             x = {"one": np.ones(n), "small": rng.normal(0, 0.02, n), "decay": -rng.uniform(0.02, 1.0, n)}[fill]; f.write(x.astype(np.float32).tobytes())
         f.write(b"\0" * (-size % 32))
