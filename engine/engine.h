@@ -50,6 +50,11 @@ struct sequence;
 enum {
     ENGINE_PAGE_TOKENS = 64,
     ENGINE_TENTATIVE_ROWS = 16, /* most rows of a tentative entry */
+    /*
+     * Raised when any model gives other bits than before: state that outlives the process is of
+     * use to the same arithmetic only.  tests/check_arithmetic.c pins the bits.
+     */
+    ENGINE_ARITHMETIC_REVISION = 1,
 };
 
 /* Pages that hold n tokens. */
