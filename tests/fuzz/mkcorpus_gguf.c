@@ -68,6 +68,11 @@ int main(int argc, char **argv)
           .n_mix = 8,
           .n_layer = 1,
           .n_embd = 256}},
+        {"qwen2", {.family = "qwen2", .n_layer = 1}},
+        {"qwen3moe", {.family = "qwen3moe", .n_layer = 1}},
+        {"qwen3next", {.family = "qwen3next", .n_layer = 2, .interval = 2}},
+        {"qwen3next_joined",
+         {.family = "qwen3next", .n_layer = 2, .interval = 2, .dn_in = true, .fused = true}},
         {"qwen35moe", {.family = "qwen35moe", .draft = true, .n_layer = 2, .interval = 2}},
     };
     int failed = 0;
