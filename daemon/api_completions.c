@@ -13,6 +13,7 @@
 #include "daemon/api_answer.h"
 #include "daemon/api_error.h"
 #include "daemon/api_json.h"
+#include "daemon/api_keys.h"
 #include "daemon/chat_answer.h"
 #include "daemon/decisions.h"
 #include "daemon/diverging.h"
@@ -45,6 +46,7 @@ struct completion {
     enum holder holder;
     bool paused, is_chat;
     uint32_t uid;
+    const char *key; /* borrowed until the server ends (http_call.h); NULL: none */
 
     struct buf body; /* owned until it is parsed */
     uint64_t body_charged;
@@ -91,11 +93,12 @@ static void log_done(const struct completion *c)
     const uint64_t now = clock_ns();
 
     log_msg(LOG_INFO,
-            "completion done request=%" PRIu64 " uid=%" PRId32
+            "completion done request=%" PRIu64 " x_request_id=%s uid=%" PRId32 "%s%s"
             " finish=%s prompt=%zu cached=%" PRIu32 " read=%" PRIu32 " generated=%" PRIu32
             " wait_ms=%.1f total_ms=%.1f%s%s",
-            r->id, (int32_t)r->uid, finish[r->finish], r->prompt.n, r->n_cached, r->n_read,
-            r->n_generated, (double)((r->t_start ? r->t_start : now) - r->t_submit) / 1e6,
+            r->id, r->http_id, uid_shown(r->uid), r->key ? " key=" : "", r->key ? r->key : "",
+            finish[r->finish], r->prompt.n, r->n_cached, r->n_read, r->n_generated,
+            (double)((r->t_start ? r->t_start : now) - r->t_submit) / 1e6,
             (double)(now - r->t_submit) / 1e6, r->finish == FINISH_ERROR ? " error=" : "",
             r->finish == FINISH_ERROR ? r->error_text.s : "");
 }
@@ -124,7 +127,8 @@ static void note_diverging(const struct completion *c)
 
 static void refuse(struct completion *c, const struct api_error *e)
 {
-    log_msg(LOG_INFO, "completion refused uid=%" PRId32 " status=%d code=%s", (int32_t)c->uid,
+    log_msg(LOG_INFO, "completion refused x_request_id=%s uid=%" PRId32 "%s%s status=%d code=%s",
+            c->call->request_id, uid_shown(c->uid), c->key ? " key=" : "", c->key ? c->key : "",
             e->status, e->code ? e->code : "none");
     call_fail(c->call, e);
 }
@@ -330,6 +334,8 @@ static void submit(struct completion *c)
         }
     }
     r->uid = c->uid;
+    r->key = c->key;
+    (void)snprintf(r->http_id, sizeof r->http_id, "%s", c->call->request_id);
     (void)snprintf(r->name, sizeof r->name, "%s", c->id);
     r->observer = (struct request_observer){
         .progress = on_progress, .output = on_output, .done = on_done, .held = on_held, .arg = c};
@@ -388,6 +394,7 @@ static void begin(struct call *call, bool is_chat)
     c->call = call;
     c->holder = HOLDER_FRONT;
     c->uid = call->uid;
+    c->key = call->key;
     c->limits.tokenizer = s->tokenizer;
     c->limits.context = engine_limits(s->engine)->context;
     c->limits.chat = s->chat;

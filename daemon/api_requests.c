@@ -2,8 +2,8 @@
 /*
  * GET /v1/requests and /v1/requests/ID: what was decided for the newest requests, and why.
  *
- * A client sees the requests of its own uid; root and the daemon's own user see all.  Somebody
- * else's look like unknown ones.
+ * A client sees the requests of its own uid, or of its key's owner; root and the daemon's own user
+ * see all.  Somebody else's look like unknown ones.
  */
 #include "daemon/api.h"
 
@@ -25,9 +25,9 @@ enum { LIMIT_DEFAULT = 20 };
 
 static bool may_see(const struct call *c, const struct decision *x)
 {
-    if (!c->is_unix)
-        return false; /* nobody is known by a uid there */
-    return c->uid == 0 || c->uid == geteuid() || (c->uid == x->uid && c->uid != UINT32_MAX);
+    if (c->uid == x->uid)
+        return c->uid != UINT32_MAX;
+    return c->is_unix && (c->uid == 0 || c->uid == geteuid());
 }
 
 static int add_bytes(const char *p, size_t n, void *out)

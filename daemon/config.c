@@ -7,17 +7,15 @@
 #include "daemon/config.h"
 
 #include "daemon/options.h"
+#include "daemon/small_file.h"
 #include "util/buf.h"
 #include "util/cleanup.h"
 #include "util/err.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Deeper than any value that could be meant; keeps the JSON reader's recursion small. */
 enum { CONFIG_MAX_DEPTH = 32 };
@@ -118,15 +116,40 @@ static struct option_value value_of(const json_t *j)
     return (struct option_value){.kind = VALUE_OTHER, .s = "an object"};
 }
 
+/* A list of texts as the text that the command line takes.  0 with *ret in `room`, 1: no such list.
+ */
+static int join(const json_t *list, struct buf *room, struct option_value *ret)
+{
+    const json_t *item;
+    size_t i;
+    int r = buf_addz(room, "");
+
+    json_array_foreach(list, i, item)
+    {
+        if (!json_is_string(item))
+            return 1;
+        if (r >= 0)
+            r = buf_addf(room, i ? ",%s" : "%s", json_string_value(item));
+    }
+    *ret = (struct option_value){.kind = VALUE_TEXT, .s = room->data};
+    return r;
+}
+
 static int set_key(struct options *o, const char *name, unsigned int line, const char *key,
                    const json_t *value, struct err_text *e)
 {
     const struct option_spec *spec = options_find(key), *near;
     struct option_value v = value_of(value);
+    CLEANUP(buf_done) struct buf room = {0};
     struct err_text why;
     char shown[128];
     int r;
 
+    if (spec && (spec->flags & OPTION_IS_LIST) && json_is_array(value)) {
+        r = join(value, &room, &v);
+        if (r < 0)
+            return err_set(e, r, "out of memory");
+    }
     if (spec && !(spec->flags & OPTION_ARGV_ONLY)) {
         r = options_set(o, spec, &v, &why);
         return r < 0 ? err_set(e, r, "%s:%u: \"%s\": %s", name, line, key, why.s) : 0;
@@ -223,32 +246,12 @@ int config_read_bytes(struct options *o, const char *name, const char *s, size_t
 int config_read(struct options *o, const char *path, struct err_text *e)
 {
     CLEANUP(buf_done) struct buf text = {.limit = CONFIG_MAX_BYTES};
-    CLEANUP(close_p) int fd = -1;
     char shown[256];
-    struct stat st;
-    ssize_t n;
     int r;
 
+    r = small_file_read(path, &text, NULL, e);
+    if (r < 0)
+        return r;
     err_escape(shown, sizeof shown, path, strlen(path));
-    /* O_NONBLOCK: a FIFO given by mistake must not hang the start. */
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return err_set(e, -errno, "%s: %s", shown, err_str(-errno));
-    if (fstat(fd, &st) < 0)
-        return err_set(e, -errno, "%s: %s", shown, err_str(-errno));
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, -EINVAL, "%s: not a regular file", shown);
-    do {
-        char chunk[4096];
-
-        n = read(fd, chunk, sizeof chunk);
-        if (n < 0)
-            return err_set(e, -errno, "%s: %s", shown, err_str(-errno));
-        r = buf_add(&text, chunk, (size_t)n);
-        if (r == ERR_CAPACITY)
-            return err_set(e, r, "%s: larger than %d bytes", shown, CONFIG_MAX_BYTES);
-        if (r < 0)
-            return err_set(e, r, "%s: %s", shown, err_str(r));
-    } while (n > 0);
     return config_read_bytes(o, shown, text.data ? text.data : "", text.len, e);
 }

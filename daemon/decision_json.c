@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/decision_json.h"
 
+#include "daemon/api_keys.h"
 #include "daemon/decisions.h"
 #include "util/cleanup.h"
 #include "util/err.h"
@@ -39,8 +40,12 @@ static void add_row(json_t *o, const struct decision *x, bool *ok)
     set_int(o, "request", x->request, ok);
     if (x->name[0])
         set(o, "id", json_string(x->name), ok);
-    if (x->uid != UINT32_MAX)
+    if (x->http_id[0])
+        set(o, "x_request_id", json_string(x->http_id), ok);
+    if (uid_is_user(x->uid))
         set_int(o, "uid", x->uid, ok);
+    if (x->key)
+        set(o, "key", json_string(x->key), ok);
     set(o, "state", json_string(state_str(x)), ok);
     if (x->done)
         set(o, "finish_reason", json_string(decision_finish_str(x->finish)), ok);
@@ -132,7 +137,7 @@ static json_t *event_json(const struct decision_event *ev, uint64_t now)
         set(o, "tier", json_string(tiers[e->tier]), &ok);
     if (e->kind != CACHE_ROOT_MADE)
         set(o, "why", json_string(cache_why_str(e->why)), &ok);
-    if (e->uid != UINT32_MAX)
+    if (uid_is_user(e->uid))
         set_int(o, "uid", e->uid, &ok);
     set_int(o, "tokens", e->n_tokens, &ok);
     set_int(o, "bytes", e->bytes, &ok);

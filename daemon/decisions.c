@@ -155,7 +155,8 @@ const struct decision *decisions_find(const struct decisions *d, const char *id)
     if (!*id)
         return NULL; /* not every decision has a name */
     for (uint32_t i = 0; (x = decisions_at(d, i)) != NULL; i++)
-        if (numeric ? x->request == number : strcmp(x->name, id) == 0)
+        if (numeric ? x->request == number
+                    : strcmp(x->name, id) == 0 || strcmp(x->http_id, id) == 0)
             return x;
     return NULL;
 }

@@ -56,6 +56,8 @@ struct decision {
     uint64_t request; /* of this process, from 1 */
     char name[48];    /* the id in its answer ("cmpl-..."), or "" */
     uint32_t uid;
+    const char *key;  /* TCP: the name of the API key's owner (request.h), or NULL */
+    char http_id[72]; /* X-Request-Id, or "" */
     bool done;
     int finish; /* enum finish_reason */
 
@@ -117,7 +119,8 @@ void decision_settled(struct decisions *d, const struct decision *x);
 /* Keeps it, and counts an eviction at the request that caused it. */
 void decisions_event(struct decisions *d, const struct cache_event *e, uint64_t now);
 
-/* By number or by the id in the answer; NULL when it is not (or no longer) known. */
+/* By number, by the id in the answer or by X-Request-Id; NULL when it is not (or no longer) known.
+ */
 const struct decision *decisions_find(const struct decisions *d, const char *id);
 /* i = 0 is the newest; NULL behind the oldest. */
 const struct decision *decisions_at(const struct decisions *d, uint32_t i);

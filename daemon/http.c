@@ -28,11 +28,8 @@
  */
 #define CONNECTION_POOL_BYTES ((size_t)16 << 10)
 
-/*
- * An idle connection, one that sends its body too slowly, or one that does not read its answer, in
- * seconds.
- */
-#define CONNECTION_TIMEOUT_S 120u
+/* A connection on which nothing moves, for instance an answer that nobody reads. */
+#define CONNECTION_TIMEOUT_S ((unsigned int)CONN_IDLE_S)
 
 /* So many bodies of the largest size may be in memory at once. */
 #define BODIES_AT_ONCE 6
@@ -44,6 +41,8 @@ static void add_headers(struct MHD_Response *r, const struct call *c)
     (void)MHD_add_response_header(r, "X-Request-Id", c->request_id);
     if (c->allow)
         (void)MHD_add_response_header(r, "Allow", c->allow);
+    if (c->status == 401)
+        (void)MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (c->retry_after_s > 0) {
         (void)snprintf(n, sizeof n, "%d", c->retry_after_s);
         (void)MHD_add_response_header(r, "Retry-After", n);
@@ -142,40 +141,15 @@ static enum MHD_Result suspend(struct call *c)
     return MHD_YES;
 }
 
-/*
- * What we know of a connection beyond its requests.  Without memory for it the connection just does
- * not count as silent.
- */
-struct connection {
-    bool asked; /* its first request has come */
-};
-
 static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    struct http *h = ((struct http_listener *)cls)->http;
-    struct connection *own = *context;
+    struct http_listener *l = cls;
 
-    (void)conn;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = calloc(1, sizeof *own);
-        h->n_silent += *context != NULL;
-        return;
-    }
-    h->n_silent -= own && !own->asked;
-    free(own);
-}
-
-static void note_asked(struct http *h, struct MHD_Connection *conn)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct connection *own = info ? info->socket_context : NULL;
-
-    if (own && !own->asked) {
-        own->asked = true;
-        h->n_silent--;
-    }
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        connection_begin(l, conn, context);
+    else
+        connection_end(l, *context);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
@@ -187,12 +161,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 
     (void)version;
     if (!c) {
-        note_asked(l->http, conn);
+        connection_asked(conn);
         c = l->http->closing ? NULL : call_new(l->http, conn, l->is_unix);
         if (!c)
             return MHD_NO;
         *con_cls = c;
-        check_announced(c);
+        call_admit(c, url);
+        if (!c->status)
+            check_announced(c);
         if (c->status)
             return queue_answer(c);
         route_find(c, method, url);
@@ -204,6 +180,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
         *data_size = 0;
         return r < 0 ? MHD_NO : MHD_YES;
     }
+    c->reading = false;
     if (c->gone)
         return MHD_NO;
     if (!c->status && !c->started) {
@@ -223,11 +200,11 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     struct call *c = *con_cls;
 
     (void)cls;
-    (void)conn;
     (void)code;
     if (c)
         call_free(c);
     *con_cls = NULL;
+    connection_answered(conn);
 }
 
 static void run(struct http_listener *l)
@@ -297,6 +274,12 @@ void http_tick(struct http *h)
         if (t < next)
             next = t;
     }
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        uint64_t t = connections_tick(&h->listeners[i], now);
+
+        if (t < next)
+            next = t;
+    }
     h->deadline_ns = UINT64_MAX;
     http_due(h, next);
 }
@@ -323,7 +306,8 @@ static int listener_init(struct http_listener *l, struct http *h, int fd)
                               l, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
                               h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
                               CONNECTION_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                              CONNECTION_POOL_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l,
+                              CONNECTION_POOL_BYTES, MHD_OPTION_STRICT_FOR_CLIENT,
+                              l->is_unix ? 0 : 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l,
                               MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_END);
     if (!l->mhd)
         return errno > 0 ? -errno : -EIO;

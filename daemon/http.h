@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct api_keys;
 struct http;
 struct server;
 
@@ -19,6 +20,9 @@ struct http_options {
     size_t n_fds;
     uint64_t max_body;        /* bytes; a larger body is 413 */
     uint32_t max_connections; /* of each socket; more wait in its backlog */
+    /* For TCP sockets, borrowed until http_free. */
+    const struct api_keys *keys; /* NULL: nobody has one */
+    const char *listen;          /* the setting, whose names may be a Host; NULL: none */
 };
 
 int http_new(struct server *s, const struct http_options *o, struct http **ret);
@@ -32,8 +36,8 @@ void http_free(struct http *h);
 void http_state_changed(struct http *h);
 
 /*
- * Accepts nobody any more; who comes stays in the backlog, for the process that is served the socket
- * next.  Connections that are there go on.
+ * Accepts nobody any more; who comes stays in the backlog, for the process that is served the
+ * socket next.  Connections that are there go on.
  */
 void http_quiesce(struct http *h);
 

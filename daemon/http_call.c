@@ -2,6 +2,7 @@
 #include "daemon/http_call.h"
 
 #include "daemon/api_error.h"
+#include "daemon/api_keys.h"
 #include "daemon/http_internal.h"
 #include "daemon/server.h"
 #include "util/clock.h"
@@ -53,7 +54,10 @@ struct call *call_new(struct http *h, struct MHD_Connection *conn, bool is_unix)
     c->watch_fd = -1;
     c->uid = UINT32_MAX;
     if (is_unix && getsockopt(conn_fd(conn), SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
-        c->uid = peer.uid;
+        c->uid = uid_is_user(peer.uid) ? peer.uid : UINT32_MAX;
+    c->reading = true;
+    c->t_mark = clock_ns();
+    http_due(h, c->t_mark + CALL_BODY_S * NS_PER_S);
     id = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "X-Request-Id");
     if (id && is_request_id(id))
         (void)snprintf(c->request_id, sizeof c->request_id, "%s", id);
@@ -116,7 +120,25 @@ void call_free(struct call *c)
     free(c);
 }
 
-/* Room for n more bytes of body, within the budget that all bodies share.  0 or negative. */
+bool call_same_user(const struct call *a, const struct call *b)
+{
+    return a->is_unix == b->is_unix && a->uid == b->uid;
+}
+
+/* What the bodies of its user take, that are not in a handler's hands. */
+static uint64_t charged_to_user(const struct call *c)
+{
+    uint64_t sum = 0;
+
+    for (const struct call *o = c->http->calls; o; o = o->next)
+        sum += call_same_user(o, c) ? o->charged : 0;
+    return sum;
+}
+
+/*
+ * Room for n more bytes of body, within the budget that all bodies share, of which one user gets
+ * half.  0 or negative.
+ */
 static int grow_body(struct call *c, size_t n)
 {
     struct http *h = c->http;
@@ -127,7 +149,8 @@ static int grow_body(struct call *c, size_t n)
         return 0;
     if (want < c->body.len + n + 1)
         want = c->body.len + n + 1;
-    if (h->body_used + want - c->charged > h->body_limit)
+    if (h->body_used + want - c->charged > h->body_limit ||
+        charged_to_user(c) + want - c->charged > h->body_limit / 2)
         return -EBUSY;
     r = buf_reserve(&c->body, n);
     if (r < 0)
@@ -344,11 +367,27 @@ ssize_t call_read(struct call *c, char *p, size_t max)
     return (ssize_t)n;
 }
 
+/* A body that hardly grows holds what others could use. */
+static uint64_t tick_body(struct call *c, uint64_t now)
+{
+    if (now < c->t_mark + CALL_BODY_S * NS_PER_S)
+        return c->t_mark + CALL_BODY_S * NS_PER_S;
+    if (c->n_body - c->n_marked < CALL_BODY_BYTES) {
+        (void)shutdown(conn_fd(c->conn), SHUT_RDWR);
+        return UINT64_MAX;
+    }
+    c->n_marked = c->n_body;
+    c->t_mark = now;
+    return now + CALL_BODY_S * NS_PER_S;
+}
+
 uint64_t call_tick(struct call *c, uint64_t now)
 {
     uint64_t stall = c->t_taken + CALL_STALL_S * NS_PER_S;
     uint64_t silence = c->t_put + CALL_SILENCE_S * NS_PER_S;
 
+    if (c->reading)
+        return tick_body(c, now);
     if (!c->streaming || c->gone)
         return UINT64_MAX;
     if (c->out.len > c->out_sent) {

@@ -58,13 +58,17 @@ struct call {
     const struct route *route;   /* NULL: answered without one */
     char *tail;                  /* owned: what follows a route that ends in '/'; NULL otherwise */
     char request_id[72];         /* X-Request-Id: the client's, or ours */
-    uint32_t uid;                /* peer of a Unix socket; UINT32_MAX otherwise */
+    uint32_t uid;                /* peer of a Unix socket, or owner of a key (api_keys.h);
+                                    UINT32_MAX otherwise */
+    const char *key;             /* TCP: the name of its owner, borrowed until the server ends */
     bool is_unix;
 
     struct buf body;
     uint64_t n_body;  /* bytes received, kept or not */
     uint64_t charged; /* what `body` has been given of http->body_used */
-    bool discard;     /* the answer is an error already: read the rest of the body and forget it */
+    bool reading;     /* the body is not whole yet; it was `n_marked` long at `t_mark` */
+    uint64_t t_mark, n_marked;
+    bool discard; /* the answer is an error already: read the rest of the body and forget it */
 
     bool started; /* given to its handler */
     bool waiting; /* suspended until the server's state changes */
@@ -125,6 +129,8 @@ enum call_step { CALL_SUSPEND, CALL_QUEUE_ANSWER, CALL_QUEUE_STREAM, CALL_CLOSE 
 struct call *call_new(struct http *h, struct MHD_Connection *conn, bool is_unix);
 /* Ends the watch, tells the owner, frees. */
 void call_free(struct call *c);
+/* Whether both come from one user. */
+bool call_same_user(const struct call *a, const struct call *b);
 /* A piece of the body.  Negative: the connection is not worth reading to its end. */
 int call_body(struct call *c, const char *p, size_t n);
 /* Tells the owner that the client is gone, whatever the call was doing. */
@@ -135,7 +141,7 @@ void call_wake(struct call *c);
 int call_watch(struct call *c);
 /* Bytes for libmicrohttpd: > 0, 0 for "suspend me", or one of its MHD_CONTENT_READER_ codes. */
 ssize_t call_read(struct call *c, char *p, size_t max);
-/* Comments and stalls.  Returns when to look again (clock_ns), UINT64_MAX: no need. */
+/* Comments, stalls and slow bodies.  Returns when to look again (clock_ns), UINT64_MAX: no need. */
 uint64_t call_tick(struct call *c, uint64_t now);
 
 #endif

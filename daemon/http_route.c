@@ -54,6 +54,12 @@ static const struct {
     {"/props", "use /v1/models"},
 };
 
+/* Says only whether there is somebody, which who connects knows already. */
+bool route_is_open(const char *path)
+{
+    return strcmp(path, "/health") == 0 || strcmp(path, "/v1/health") == 0;
+}
+
 /* The part of the path behind the route, or NULL when it is another one. */
 static const char *match(const struct route *r, const char *path)
 {

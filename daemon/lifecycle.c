@@ -7,6 +7,7 @@
  */
 #include "daemon/lifecycle.h"
 
+#include "daemon/api_keys.h"
 #include "daemon/chat_template.h"
 #include "daemon/control.h"
 #include "daemon/descriptors.h"
@@ -286,6 +287,27 @@ static void apply_reloaded(const struct options *old, const struct options *fres
     log_set_level(log_level_of(fresh->log_level));
 }
 
+static void log_keys(const struct api_keys *k)
+{
+    log_msg(LOG_INFO, "API keys read: keys=%u", api_keys_n(k));
+    if (api_keys_n_short(k) > 0)
+        log_msg(LOG_WARNING, "%u API keys are shorter than %d characters and can be guessed",
+                api_keys_n_short(k), API_KEY_GOOD_BYTES);
+}
+
+/* The file may have changed although its name has not; who is refused now is refused at once. */
+static void reload_keys(struct api_keys *k)
+{
+    struct err_text e;
+
+    if (!k)
+        return;
+    if (api_keys_reload(k, &e) < 0)
+        log_msg(LOG_ERR, "\"api_key_file\": the new keys are refused, the old ones stay: %s", e.s);
+    else
+        log_keys(k);
+}
+
 static int on_reload_signal(sd_event_source *s, const struct signalfd_siginfo *si, void *arg)
 {
     struct lifecycle *l = arg;
@@ -312,6 +334,7 @@ static int on_reload_signal(sd_event_source *s, const struct signalfd_siginfo *s
         log_event(LOG_NOTICE, LOG_EVENT_RELOADED, NULL, "configuration read again");
     }
     options_done(&fresh);
+    reload_keys(l->server.keys);
     if (l->server.state == SERVER_READY)
         (void)sd_notify(0, "READY=1");
     return 0;
@@ -363,6 +386,27 @@ static int make_sources(struct lifecycle *l)
     return r;
 }
 
+static int open_keys(struct server *s, struct err_text *e)
+{
+    struct err_text why;
+    int r = api_keys_open(s->options->api_key_file, &s->keys, &why);
+
+    if (r < 0)
+        return err_set(e, r, "\"api_key_file\": %s", why.s);
+    log_keys(s->keys);
+    return 0;
+}
+
+static void log_listener(const struct listener *l)
+{
+    log_msg(LOG_INFO, "listening: api=%s", l->path);
+    if (l->is_remote)
+        log_msg(LOG_WARNING,
+                "%s can be reached from other machines, and keys and texts cross the network "
+                "unencrypted",
+                l->path);
+}
+
 /* Everything up to the loop: negative with `e` when it cannot begin. */
 static int set_up(struct lifecycle *l, struct err_text *e)
 {
@@ -370,12 +414,21 @@ static int set_up(struct lifecycle *l, struct err_text *e)
     int fds[LISTENERS_MAX], r;
     struct http_options ho = {.fds = fds, .max_body = MAX_BODY};
 
+    /* What another try would not mend. */
+    l->result.code = EXIT_CODE_CONFIG;
+    r = s->options->api_key_file ? open_keys(s, e) : 0;
+    if (r < 0)
+        return r;
     r = listeners_open(s->options, &l->listeners, e);
+    if (r != -EINVAL)
+        l->result.code = EXIT_FAILURE;
     if (r < 0)
         return r;
     s->listeners = &l->listeners;
     for (size_t i = 0; i < l->listeners.n_api; i++)
         fds[ho.n_fds++] = l->listeners.api[i].fd;
+    ho.keys = s->keys;
+    ho.listen = s->options->listen;
     ho.max_connections = descriptors_reserve(ho.n_fds, MAX_CONNECTIONS);
     if (ho.max_connections < MAX_CONNECTIONS)
         log_msg(LOG_WARNING, "the limit of open files is low: connections=%u of %u per socket",
@@ -421,6 +474,7 @@ static void tear_down(struct lifecycle *l)
     model_free(s->model);
     sd_event_source_disable_unref(l->tick);
     sd_event_unref(s->event);
+    api_keys_free(s->keys);
     listeners_close(&l->listeners);
 }
 
@@ -437,11 +491,11 @@ struct lifecycle_result lifecycle_run(const struct options *o, const struct life
     if (r < 0) {
         log_msg(LOG_ERR, "%s", e.s);
         tear_down(&l);
-        l.result.code = EXIT_FAILURE;
         return l.result;
     }
+    l.result.code = EXIT_SUCCESS;
     for (size_t i = 0; i < l.listeners.n_api; i++)
-        log_msg(LOG_INFO, "listening: api=%s", l.listeners.api[i].path);
+        log_listener(&l.listeners.api[i]);
     log_msg(LOG_INFO, "listening: control=%s", l.listeners.control.path);
 
     r = sd_event_loop(l.server.event);

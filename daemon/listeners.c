@@ -3,6 +3,7 @@
 
 #include "ctl/paths.h"
 #include "daemon/options.h"
+#include "daemon/tcp_listen.h"
 #include "util/cleanup.h"
 #include "util/err.h"
 
@@ -31,7 +32,8 @@ static void listener_close(struct listener *l)
     struct stat st;
 
     /* Another daemon may have put its own socket there since. */
-    if (l->is_ours && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+    if (l->is_ours && !l->is_tcp && lstat(l->path, &st) == 0 && st.st_dev == l->dev &&
+        st.st_ino == l->ino)
         (void)unlink(l->path);
     if (l->fd >= 0)
         (void)close(l->fd);
@@ -249,9 +251,12 @@ static bool is_role(const char *name, const char *role, const char *unit)
     return strcmp(name, role) == 0 || strncmp(name, unit, strlen(unit)) == 0;
 }
 
-static int take_passed(int fd, const char *name, struct listeners *l, struct err_text *e)
+static int take_passed(int fd, const char *name, bool has_keys, struct listeners *l,
+                       struct err_text *e)
 {
     bool control = is_role(name, "control", "strata-control@");
+    bool tcp = sd_is_socket(fd, AF_INET, SOCK_STREAM, 1) > 0 ||
+               sd_is_socket(fd, AF_INET6, SOCK_STREAM, 1) > 0;
     struct listener *list = control ? &l->control : l->api;
     size_t *n = control ? &l->n_control : &l->n_api, most = control ? 1 : LISTENERS_MAX;
     struct sockaddr_un a;
@@ -261,24 +266,31 @@ static int take_passed(int fd, const char *name, struct listeners *l, struct err
         return err_set(e, -EINVAL,
                        "the service manager passed \"%.60s\", expected \"api\" or \"control\"",
                        name);
-    if (sd_is_socket(fd, AF_INET, SOCK_STREAM, -1) > 0 ||
-        sd_is_socket(fd, AF_INET6, SOCK_STREAM, -1) > 0)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "the service manager passed a TCP socket as \"%.60s\": TCP is not supported "
-                       "yet, it comes with API keys",
-                       name);
-    if (sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) <= 0)
+    if (tcp && control)
         return err_set(
             e, -EINVAL,
-            "the service manager passed \"%.60s\", which is not a listening Unix stream socket",
+            "the service manager passed a TCP socket as \"%.60s\": the control socket is "
+            "a Unix socket",
             name);
+    if (tcp && !has_keys)
+        return err_set(e, -EINVAL,
+                       "the service manager passed a TCP socket as \"%.60s\", where every request "
+                       "needs a key: set \"api_key_file\"",
+                       name);
+    if (!tcp && sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) <= 0)
+        return err_set(e, -EINVAL,
+                       "the service manager passed \"%.60s\", which is not a listening stream "
+                       "socket",
+                       name);
     if (*n == most)
         return err_set(e, ERR_CAPACITY,
                        "the service manager passed more than %zu sockets as \"%.60s\"", most, name);
     memset(&a, 0, sizeof a);
     list[*n] = (struct listener){.fd = fd};
     /* An abstract name begins with NUL and shows as nothing. */
-    if (getsockname(fd, (struct sockaddr *)&a, &len) == 0)
+    if (tcp)
+        tcp_adopt(&list[*n]);
+    else if (getsockname(fd, (struct sockaddr *)&a, &len) == 0)
         (void)snprintf(list[*n].path, sizeof list[*n].path, "%.*s", (int)sizeof a.sun_path - 1,
                        a.sun_path);
     (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -286,7 +298,7 @@ static int take_passed(int fd, const char *name, struct listeners *l, struct err
     return 0;
 }
 
-static int take_all_passed(struct listeners *l, struct err_text *e)
+static int take_all_passed(bool has_keys, struct listeners *l, struct err_text *e)
 {
     CLEANUP(free_names) char **names = NULL;
     int n = sd_listen_fds_with_names(1, &names), r = 0;
@@ -297,7 +309,7 @@ static int take_all_passed(struct listeners *l, struct err_text *e)
         int fd = SD_LISTEN_FDS_START + i;
 
         if (r == 0)
-            r = take_passed(fd, names[i], l, e);
+            r = take_passed(fd, names[i], has_keys, l, e);
         /* After a refusal nothing is used; descriptors that were not taken are closed here. */
         if (r < 0)
             (void)close(fd);
@@ -310,7 +322,7 @@ int listeners_open(const struct options *o, struct listeners *ret, struct err_te
     struct listeners l = {0};
     int r;
 
-    r = take_all_passed(&l, e);
+    r = take_all_passed(o->api_key_file != NULL, &l, e);
     if (r == 0 && o->api_socket && o->control_socket &&
         strcmp(o->api_socket, o->control_socket) == 0)
         r = err_set(e, -EINVAL, "api_socket and control_socket are both %.60s", o->api_socket);
@@ -318,6 +330,8 @@ int listeners_open(const struct options *o, struct listeners *ret, struct err_te
         r = make_listener(o, o->api_socket, STRATA_API_SOCKET, &l.api[0], e);
         l.n_api = r == 0;
     }
+    if (r == 0 && o->listen)
+        r = tcp_listen_open(o->listen, l.api, &l.n_api, LISTENERS_MAX, e);
     if (r == 0 && l.n_control == 0) {
         r = make_listener(o, o->control_socket, STRATA_CONTROL_SOCKET, &l.control, e);
         l.n_control = r == 0;

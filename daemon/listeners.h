@@ -2,10 +2,10 @@
 /*
  * The sockets that strataD listens on: handed over by the service manager, or made here.
  *
- * From the manager: Unix stream sockets named "api" or "control" (FileDescriptorName=), or by the
- * units' own names.  TCP sockets are refused until API keys exist.  Made here: api.sock and
- * control.sock in the runtime directory of the instance (paths.h), or where the options say.  A
- * socket file that a dead process left is replaced, a live one is refused.
+ * From the manager: stream sockets named "api" or "control" (FileDescriptorName=), or by the units'
+ * own names; "api" may be TCP too, where clients need keys.  Made here: api.sock and control.sock
+ * in the runtime directory of the instance (paths.h), or where the options say, and TCP as "listen"
+ * says (tcp_listen.h).  A socket file that a dead process left is replaced, a live one is refused.
  *
  * Owner: the main thread.
  */
@@ -21,11 +21,13 @@ struct options;
 
 enum { LISTENERS_MAX = 8 };
 
-/* A socket with a name in the file system. */
+/* A socket with a name in the file system, or TCP. */
 struct listener {
     int fd;
-    char path[108];
-    bool is_ours; /* made here: its file goes away at the end, if it is still this one */
+    char path[108]; /* TCP: address and port */
+    bool is_tcp;
+    bool is_remote; /* TCP that other machines may reach */
+    bool is_ours;   /* made here: its file goes away at the end, if it is still this one */
     dev_t dev;
     ino_t ino;
 };

@@ -2,6 +2,7 @@
 #include "daemon/options.h"
 
 #include "daemon/config.h"
+#include "daemon/tcp_listen.h"
 #include "util/buf.h"
 #include "util/cleanup.h"
 #include "util/text.h"
@@ -226,6 +227,8 @@ static int unexpected(const struct option_spec *spec, const struct option_value 
     case OPTION_LATER:
         break;
     }
+    if (spec->flags & OPTION_IS_LIST)
+        return err_set(e, -EINVAL, "expected text or a list of texts, found %s", found);
     return err_set(e, -EINVAL, "expected text, found %s", found);
 }
 
@@ -248,7 +251,8 @@ static int set_string(struct options *o, const struct option_spec *spec,
     if (v->kind != VALUE_TEXT)
         return unexpected(spec, v, e);
     if (v->s[0] == '\0')
-        return err_set(e, -EINVAL, "must not be empty");
+        return err_set(e, -EINVAL,
+                       spec->flags & OPTION_IS_LIST ? "the list is empty" : "must not be empty");
     if ((spec->flags & OPTION_IS_NAME) && !is_name(v->s))
         return err_set(e, -EINVAL,
                        "expected 1 to 64 letters, digits, '_', '-' or '.', not beginning with '.'");
@@ -331,4 +335,19 @@ int options_set(struct options *o, const struct option_spec *spec, const struct 
         return set_later(spec, v, e);
     }
     return -EINVAL;
+}
+
+int options_check(const struct options *o, struct err_text *e)
+{
+    struct err_text why;
+    int r;
+
+    if (!o->listen)
+        return 0;
+    if (!o->api_key_file)
+        return err_set(e, -EINVAL,
+                       "\"listen\" opens TCP, where every request needs a key: set "
+                       "\"api_key_file\" too");
+    r = tcp_listen_check(o->listen, &why);
+    return r < 0 ? err_set(e, r, "\"listen\": %s", why.s) : 0;
 }

@@ -19,6 +19,7 @@ enum option_flags {
     OPTION_ARGV_ONLY = 1 << 1,      /* not in the file */
     OPTION_NULL_IS_ABSENT = 1 << 2, /* JSON null leaves the default */
     OPTION_IS_NAME = 1 << 3,        /* becomes part of a path: letters, digits, '_', '-', '.' */
+    OPTION_IS_LIST = 1 << 4,        /* of texts; as one text, separated by commas */
 };
 
 enum option_type { OPTION_STRING, OPTION_CHOICE, OPTION_UINT, OPTION_BOOL, OPTION_LATER };
@@ -99,13 +100,16 @@ void options_done(struct options *o);
 int options_set(struct options *o, const struct option_spec *spec, const struct option_value *v,
                 struct err_text *e);
 
+/* What no setting can say alone: "listen" needs "api_key_file".  0, or -EINVAL with `e`. */
+int options_check(const struct options *o, struct err_text *e);
+
 /* Whether the values of `spec` are the same in both. */
 bool options_equal(const struct option_spec *spec, const struct options *a,
                    const struct options *b);
 
 /*
  * Reads a command line: finds --config first and has the file read (config.c), then sets what the
- * line itself says, which wins. 0, or negative with `e`.
+ * line itself says, which wins, and checks the whole. 0, or negative with `e`.
  */
 int options_read_argv(struct options *o, int argc, char **argv, struct options_argv *ret,
                       struct err_text *e);

@@ -153,6 +153,8 @@ int options_read_argv(struct options *o, int argc, char **argv, struct options_a
                 return r;
         }
         r = walk(o, argc, argv, &asked, e);
+        if (r == 0)
+            r = options_check(o, e);
         if (r < 0)
             return r;
     }

@@ -71,9 +71,12 @@ struct request_observer {
 
 struct request {
     unsigned int refs;
-    uint64_t id;   /* of this process, from 1 */
-    char name[48]; /* its id in the answer, "" */
-    uint32_t uid;  /* peer: its isolation key, with cache_salt; UINT32_MAX unknown */
+    uint64_t id;      /* of this process, from 1 */
+    char name[48];    /* its id in the answer, "" */
+    uint32_t uid;     /* peer: its isolation key, with cache_salt; UINT32_MAX unknown */
+    const char *key;  /* TCP: the name of its API key's owner, who is the isolation key then (uid is
+                         a number of this process); borrowed until the server ends; NULL: none */
+    char http_id[72]; /* X-Request-Id, "" */
 
     /* Parameters, fixed once submitted. */
     struct token_list prompt;       /* owned, at least one token */

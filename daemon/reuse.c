@@ -3,6 +3,7 @@
 
 #include "cache/arena.h"
 #include "cache/cache.h"
+#include "daemon/api_keys.h"
 #include "daemon/decisions.h"
 #include "daemon/diverging.h"
 #include "daemon/log.h"
@@ -59,7 +60,7 @@ static void on_event(void *arg, const struct cache_event *e)
     log_msg(usual ? LOG_DEBUG : LOG_INFO,
             "cache %s entry=%" PRIu64 " uid=%" PRId32 " tokens=%" PRIu32 " bytes=%" PRIu64
             " request=%" PRIu64 ": %s",
-            kind_str(e->kind), e->id, (int32_t)e->uid, e->n_tokens, e->bytes, e->cause,
+            kind_str(e->kind), e->id, uid_shown(e->uid), e->n_tokens, e->bytes, e->cause,
             cache_why_str(e->why));
 }
 

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <systemd/sd-event.h>
@@ -285,6 +286,8 @@ static void note_decision(struct sched *s, struct request *r)
 
     if (!x)
         return;
+    x->key = r->key;
+    (void)snprintf(x->http_id, sizeof x->http_id, "%s", r->http_id);
     x->n_prompt = (uint32_t)r->prompt.n;
     x->turn_pos = r->bounds.turn;
     x->query_pos = r->bounds.query;

@@ -22,14 +22,17 @@ void run_enter_cache(struct sched *s, struct run *run)
 {
     const struct request *r = run->r;
     const size_t n_salt = r->cache_salt ? strlen(r->cache_salt) : 0;
-    /* Fixed width in front, so that no salt can imitate another key. */
-    char key[32 + 256];
+    /* Fixed width or no space in front, so that no salt can imitate another key. */
+    char key[64 + 256];
     int n;
 
     run->n_first = UINT32_MAX;
-    if (!s->o.cache || r->no_cache || n_salt > sizeof key - 32)
+    if (!s->o.cache || r->no_cache || n_salt > sizeof key - 64)
         return;
-    n = snprintf(key, 32, "uid %010u salt ", s->o.share_all ? 0 : r->uid);
+    if (r->key && !s->o.share_all)
+        n = snprintf(key, 64, "key %s salt ", r->key);
+    else
+        n = snprintf(key, 64, "uid %010u salt ", s->o.share_all ? 0 : r->uid);
     if (n_salt > 0)
         memcpy(key + n, r->cache_salt, n_salt);
     run->space = cache_space_get(s->o.cache, key, (size_t)n + n_salt, r->uid);

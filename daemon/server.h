@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 typedef struct sd_event sd_event;
+struct api_keys;
 struct arena;
 struct cache;
 struct chat_template;
@@ -61,6 +62,7 @@ struct server {
     struct diverging *diverging; /* owned */
 
     /* From the start. */
+    struct api_keys *keys;   /* owned; NULL: no TCP */
     struct front *front;     /* owned */
     struct http *http;       /* owned */
     struct control *control; /* owned */

@@ -3,6 +3,7 @@
 
 #include "cache/cache.h"
 #include "ctl/varlink.h"
+#include "daemon/api_keys.h"
 #include "daemon/decisions.h"
 #include "daemon/sched.h"
 #include "daemon/server.h"
@@ -62,7 +63,7 @@ static json_t *entry_json(const struct cache_entry *x, uint64_t now)
         "s:I, s:f}",
         "id", (json_int_t)x->id, "kind", x->is_root ? "root" : "conversation", "active",
         x->is_active, "pinned", x->is_pinned, "shared", x->is_shared, "uid",
-        x->uid == UINT32_MAX ? NULL : json_integer(x->uid), "tokens", (json_int_t)x->n_tokens,
+        uid_is_user(x->uid) ? json_integer(x->uid) : NULL, "tokens", (json_int_t)x->n_tokens,
         "turn_pos", (json_int_t)x->turn_pos, "query_pos", (json_int_t)x->query_pos, "pages",
         (json_int_t)x->n_pages, "vram_pages", (json_int_t)x->n_pages_vram, "ram_pages",
         (json_int_t)x->n_pages_ram, "own_pages", (json_int_t)x->n_pages_own, "checkpoints",

@@ -2,6 +2,7 @@
 #include "daemon/verb_status.h"
 
 #include "cache/cache.h"
+#include "daemon/api_keys.h"
 #include "daemon/decisions.h"
 #include "daemon/http.h"
 #include "daemon/listeners.h"
@@ -189,7 +190,7 @@ static json_t *slot_object(const struct slot_info *i)
 
     if (ok && i->request_id != 0)
         set(o, "request", json_integer((json_int_t)i->request_id), &ok);
-    if (ok && i->request_id != 0 && i->uid != UINT32_MAX)
+    if (ok && i->request_id != 0 && uid_is_user(i->uid))
         set(o, "uid", json_integer(i->uid), &ok);
     if (!ok) {
         json_decref(o);

@@ -86,8 +86,12 @@ static const struct {
      "x.json:1: \"kv_type\": expected one of f16|bf16|f32, found the number 16"},
     {"{\"kv_type\": \"q8_0\"}",
      "x.json:1: \"kv_type\": \"q8_0\" is not supported yet: it comes with quantised state"},
-    {"{\"model\": \"a\\\"\\n\",\n\"listen\": \"0.0.0.0:80\"}",
-     "x.json:2: \"listen\": not supported yet: it comes with API keys"},
+    {"{\"model\": \"a\\\"\\n\",\n\"listen\": [\"0.0.0.0:80\", 1]}",
+     "x.json:2: \"listen\": expected text or a list of texts, found an array"},
+    {"{\"listen\": []}", "x.json:1: \"listen\": the list is empty"},
+    {"{\"listen\": 80}",
+     "x.json:1: \"listen\": expected text or a list of texts, found the number 80"},
+    {"{\"model\": [\"a\"]}", "x.json:1: \"model\": expected text, found an array"},
     {"{\"cache\": 1}", "x.json:1: \"cache\": expected true or false, found the number 1"},
     {"{\"batch_mtp\": false}",
      "x.json:1: \"batch_mtp\": not supported yet: it comes with speculative decoding"},
@@ -113,6 +117,17 @@ START_TEST(a_bad_file_is_refused_with_line_and_key)
 
     ck_assert_int_lt(read_text(bad_files[_i].file, &e), 0);
     ck_assert_msg(strncmp(e.s, bad_files[_i].text, strlen(bad_files[_i].text)) == 0, "%s", e.s);
+}
+END_TEST
+
+START_TEST(a_list_is_one_text_with_commas)
+{
+    struct err_text e = {""};
+
+    ck_assert_int_eq(read_text("{\"listen\": [\"127.0.0.1:80\", \"[::1]:80\"]}", &e), 0);
+    ck_assert_str_eq(o.listen, "127.0.0.1:80,[::1]:80");
+    ck_assert_int_eq(read_text("{\"listen\": \"box:1, 10.0.0.1:2\"}", &e), 0);
+    ck_assert_str_eq(o.listen, "box:1, 10.0.0.1:2");
 }
 END_TEST
 
@@ -223,6 +238,7 @@ int main(void)
     tcase_add_loop_test(t, a_bad_file_is_refused_with_line_and_key, 0,
                         sizeof bad_files / sizeof bad_files[0]);
     tcase_add_test(t, nothing_of_a_refused_file_is_used);
+    tcase_add_test(t, a_list_is_one_text_with_commas);
     tcase_add_loop_test(t, the_line_is_right_whatever_comes_before, 0, 200);
     tcase_add_test(t, deep_nesting_and_large_files_are_refused_before_they_are_parsed);
     tcase_add_test(t, a_path_that_is_no_readable_file_is_refused);

@@ -8,9 +8,9 @@
 
 #include "tests/golden.h"
 #include "tests/jinja_values.h"
-#include "tests/sha256.h"
 #include "util/cleanup.h"
 #include "util/err.h"
+#include "util/sha256.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -377,8 +377,9 @@ static void run_other_things_that_a_manager_passes_are_refused(int i)
 {
     static const char *const names[] = {"api", "api", "api", "stored", "control:control"};
     static const char *const words[] = {
-        "TCP is not supported yet", "not a listening Unix stream socket",
-        "not a listening Unix stream socket", "passed \"stored\", expected \"api\" or \"control\"",
+        "TCP socket as \"api\", where every request needs a key: set \"api_key_file\"",
+        "not a listening stream socket", "not a listening stream socket",
+        "passed \"stored\", expected \"api\" or \"control\"",
         "passed more than 1 sockets as \"control\""};
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct listeners l;
@@ -409,6 +410,74 @@ static void run_other_things_that_a_manager_passes_are_refused(int i)
     options_done(&o);
 }
 
+static int listening_tcp(int family)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+    int fd = socket(family, SOCK_STREAM, 0);
+
+    if (fd < 0)
+        return -1;
+    if (family == AF_INET)
+        REQUIRE(bind(fd, (struct sockaddr *)&in, sizeof in) == 0);
+    else
+        REQUIRE(bind(fd, (struct sockaddr *)&in6, sizeof in6) == 0);
+    REQUIRE(listen(fd, 1) == 0);
+    return fd;
+}
+
+/* Where there is no IPv6 the second one is IPv4 too. */
+static void run_passed_tcp_is_taken_where_there_are_keys(int i)
+{
+    int fds[3] = {listening("a"), listening_tcp(AF_INET), listening_tcp(AF_INET6)};
+    const bool v6 = fds[2] >= 0;
+    struct listeners l;
+    struct options o;
+
+    (void)i;
+    if (!v6)
+        fds[2] = listening_tcp(AF_INET);
+    pass(fds, 3, "api:api:api");
+    make_options(&o);
+    o.api_key_file = strdup("keys");
+    REQUIRE(listeners_open(&o, &l, &e) == 0);
+    REQUIRE(l.n_api == 3);
+    REQUIRE(!l.api[0].is_tcp && l.api[1].is_tcp && l.api[2].is_tcp);
+    REQUIRE(strncmp(l.api[1].path, "127.0.0.1:", 10) == 0);
+    REQUIRE(!l.api[1].is_remote);
+    REQUIRE(!v6 || (strncmp(l.api[2].path, "[::]:", 5) == 0 && l.api[2].is_remote));
+    REQUIRE(!l.api[1].is_ours);
+    listeners_close(&l);
+    options_done(&o);
+}
+
+START_TEST(passed_tcp_is_taken_where_there_are_keys)
+{
+    in_child(run_passed_tcp_is_taken_where_there_are_keys, _i);
+}
+END_TEST
+
+static void run_the_control_socket_is_never_tcp(int i)
+{
+    int fd = listening_tcp(AF_INET);
+    struct listeners l;
+    struct options o;
+
+    (void)i;
+    pass(&fd, 1, "control");
+    make_options(&o);
+    o.api_key_file = strdup("keys");
+    REQUIRE(listeners_open(&o, &l, &e) == -EINVAL);
+    REQUIRE(strstr(e.s, "the control socket is a Unix socket"));
+    options_done(&o);
+}
+
+START_TEST(the_control_socket_is_never_tcp)
+{
+    in_child(run_the_control_socket_is_never_tcp, _i);
+}
+END_TEST
+
 START_TEST(other_things_that_a_manager_passes_are_refused)
 {
     in_child(run_other_things_that_a_manager_passes_are_refused, _i);
@@ -438,6 +507,8 @@ int main(void)
                         sizeof orders / sizeof orders[0]);
     tcase_add_test(t, what_is_not_passed_is_made);
     tcase_add_loop_test(t, other_things_that_a_manager_passes_are_refused, 0, 5);
+    tcase_add_test(t, passed_tcp_is_taken_where_there_are_keys);
+    tcase_add_test(t, the_control_socket_is_never_tcp);
     suite_add_tcase(s, t);
     r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

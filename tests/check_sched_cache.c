@@ -3,6 +3,7 @@
  * What a request begins with and leaves, one situation at a time, for pure attention models (_i 0:
  * resumable anywhere) and hybrids (_i 1: at checkpoints).
  */
+#include "daemon/api_keys.h"
 #include "tests/sched_world.h"
 
 #include <check.h>
@@ -394,6 +395,44 @@ START_TEST(another_uid_or_salt_finds_nothing)
 }
 END_TEST
 
+/* Over TCP it is the owner of the key that counts, whatever its number is in this process. */
+START_TEST(owners_of_keys_share_with_nobody_but_themselves)
+{
+    struct world_options o = world_cached(_i);
+    static const struct {
+        const char *key;
+        uint32_t uid;
+        bool finds;
+    } asks[] = {{"alice", API_KEY_UIDS, false},    {"bob", API_KEY_UIDS + 1, false},
+                {"alice", API_KEY_UIDS + 7, true}, {"alic", API_KEY_UIDS, false},
+                {"alice ", API_KEY_UIDS, false},   {NULL, 1000, false}};
+    struct world *w = world_new(&o);
+    struct text p = {0};
+    struct client *c;
+
+    text_add(&p, 200, 1);
+    for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++) {
+        c = client_of(w, &p, 10);
+        c->r->key = asks[i].key;
+        c->r->uid = asks[i].uid;
+        client_run(c);
+        ck_assert_uint_eq(c->r->n_cached, asks[i].finds ? 199 : 0);
+        ck_assert_ptr_eq(c->r->decision->key, asks[i].key);
+    }
+    world_free(w);
+
+    o.sched.share_all = true;
+    w = world_new(&o);
+    (void)world_ask(w, &p, 10);
+    c = client_of(w, &p, 10);
+    c->r->key = "alice";
+    c->r->uid = API_KEY_UIDS;
+    client_run(c);
+    ck_assert_uint_eq(c->r->n_cached, 199);
+    world_free(w);
+}
+END_TEST
+
 START_TEST(no_cache_finds_nothing_and_leaves_nothing)
 {
     struct world_options o = world_cached(_i);
@@ -459,6 +498,7 @@ int main(void)
     tcase_add_loop_test(tc, a_free_slot_that_remembers_the_conversation_is_preferred, 0, 2);
     tc = add_case(s, "isolation");
     tcase_add_loop_test(tc, another_uid_or_salt_finds_nothing, 0, 2);
+    tcase_add_loop_test(tc, owners_of_keys_share_with_nobody_but_themselves, 0, 2);
     tcase_add_loop_test(tc, no_cache_finds_nothing_and_leaves_nothing, 0, 2);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

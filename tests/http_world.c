@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/http_world.h"
 
+#include "daemon/api_keys.h"
 #include "daemon/chat_template.h"
 #include "daemon/front.h"
 #include "daemon/log.h"
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +44,34 @@ static void keep_log(int priority, const char *text, void *arg)
     w->n_logged++;
 }
 
+static void listen_unix(struct world *w)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+    (void)strcpy(a.sun_path, w->path);
+    w->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(w->listen_fd, (struct sockaddr *)&a, sizeof a), 0);
+    ck_assert_int_eq(listen(w->listen_fd, 512), 0);
+}
+
+static void listen_tcp(struct world *w)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    struct err_text e;
+    int fd = open(w->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(dprintf(fd, "alice key-of-alice\nbob key-of-bob-42\n"), 37);
+    (void)close(fd);
+    ck_assert_msg(api_keys_open(w->path, &w->server.keys, &e) == 0, "%s", e.s);
+    w->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(w->listen_fd, (struct sockaddr *)&a, sizeof a), 0);
+    ck_assert_int_eq(listen(w->listen_fd, 512), 0);
+    ck_assert_int_eq(getsockname(w->listen_fd, (struct sockaddr *)&a, &n), 0);
+    w->port = ntohs(a.sin_port);
+}
+
 struct world *world_new(void)
 {
     return world_with(&(struct world_options){.state = SERVER_READY});
@@ -50,7 +80,6 @@ struct world *world_new(void)
 struct world *world_with(const struct world_options *o)
 {
     struct world *w = calloc(1, sizeof *w);
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct server *s = &w->server;
     struct sched_options so = {
         .parallel = o->parallel ? o->parallel : 2,
@@ -77,10 +106,11 @@ struct world *world_with(const struct world_options *o)
     (void)strcpy(w->dir, "/tmp/check_http_XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(w->dir));
     (void)snprintf(w->path, sizeof w->path, "%s/s", w->dir);
-    (void)strcpy(a.sun_path, w->path);
-    w->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(bind(w->listen_fd, (struct sockaddr *)&a, sizeof a), 0);
-    ck_assert_int_eq(listen(w->listen_fd, 512), 0);
+    w->tcp = o->tcp;
+    if (w->tcp)
+        listen_tcp(w);
+    else
+        listen_unix(w);
 
     ck_assert_int_ge(sd_event_new(&s->event), 0);
     s->state = o->state;
@@ -90,13 +120,17 @@ struct world *world_with(const struct world_options *o)
     s->engine = fake_engine_new(&w->fake);
     ck_assert_int_eq(front_new(s->event, 2, &s->front), 0);
     ck_assert_int_eq(sched_new(s->event, s->engine, s->tokenizer, &so, &s->sched), 0);
-    ck_assert_int_ge(http_new(s,
-                              &(struct http_options){.fds = &w->listen_fd,
-                                                     .n_fds = 1,
-                                                     .max_body = o->max_body ? o->max_body : 65536,
-                                                     .max_connections = 1000},
-                              &s->http),
-                     0);
+    ck_assert_int_ge(
+        http_new(s,
+                 &(struct http_options){.fds = &w->listen_fd,
+                                        .n_fds = 1,
+                                        .max_body = o->max_body ? o->max_body : 65536,
+                                        .keys = s->keys,
+                                        .listen = o->listen,
+                                        .max_connections =
+                                            o->max_connections ? o->max_connections : 1000},
+                 &s->http),
+        0);
     return w;
 }
 
@@ -123,6 +157,7 @@ void world_free(struct world *w)
 
     front_free(s->front);
     http_free(s->http);
+    api_keys_free(s->keys);
     sched_free(s->sched);
     chat_template_free(s->chat);
     engine_close(s->engine);
@@ -200,8 +235,16 @@ struct client *client_new(struct world *w)
 {
     struct client *c = &w->clients[w->n_clients++];
     struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                             .sin_port = htons(w->port)};
 
     ck_assert_uint_le(w->n_clients, WORLD_CLIENTS);
+    if (w->tcp) {
+        c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ck_assert_int_eq(connect(c->fd, (struct sockaddr *)&in, sizeof in), 0);
+        return c;
+    }
     (void)strcpy(a.sun_path, w->path);
     c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(connect(c->fd, (struct sockaddr *)&a, sizeof a), 0);
@@ -211,6 +254,11 @@ struct client *client_new(struct world *w)
 void client_send(struct client *c, const void *p, size_t n)
 {
     ck_assert_int_eq(send(c->fd, p, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+void client_send_some(struct client *c, const void *p, size_t n)
+{
+    (void)send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void client_sendz(struct client *c, const char *s)

@@ -35,6 +35,8 @@ struct world {
     struct server server;
     struct fake_options fake;
     char dir[32], path[64];
+    bool tcp;
+    uint16_t port;
     int listen_fd;
     uint64_t now_ns;
     bool engine_runs; /* every turn runs a job of the engine */
@@ -48,6 +50,9 @@ struct world_options {
     uint32_t parallel, max_queued, context, end_every;
     uint64_t max_body;
     enum server_state state;
+    bool tcp; /* on 127.0.0.1 instead; keys: "key-of-alice" (alice) and "key-of-bob-42" (bob) */
+    const char *listen;       /* names that may be a Host, NULL: none */
+    uint32_t max_connections; /* 1000 */
 };
 
 /* 2 slots, 4 may wait, context 4096, no end token, bodies of up to 64 KiB, ready. */
@@ -64,6 +69,8 @@ struct sched_totals world_totals(const struct world *w);
 
 struct client *client_new(struct world *w);
 void client_send(struct client *c, const void *p, size_t n);
+/* What the server has closed takes less, or nothing. */
+void client_send_some(struct client *c, const void *p, size_t n);
 void client_sendz(struct client *c, const char *s);
 /* "POST path" with this body. */
 void client_post(struct client *c, const char *path, const char *body);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/sha256.h"
+#include "util/sha256.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +44,7 @@ static void block(uint32_t h[8], const unsigned char *p)
         h[i] += s[i];
 }
 
-void sha256_hex(const void *p, size_t n, char ret[65])
+void sha256(const void *p, size_t n, uint8_t ret[SHA256_BYTES])
 {
     uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -61,6 +60,16 @@ void sha256_hex(const void *p, size_t n, char ret[65])
         last[n_last - 1 - (size_t)i] = (unsigned char)((uint64_t)n * 8 >> 8 * i);
     for (size_t i = 0; i < n_last; i += 64)
         block(h, last + i);
-    for (int i = 0; i < 8; i++)
-        (void)sprintf(ret + 8 * i, "%08x", h[i]);
+    for (size_t i = 0; i < SHA256_BYTES; i++)
+        ret[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
+    explicit_bzero(last, sizeof last);
+}
+
+void sha256_hex(const void *p, size_t n, char ret[2 * SHA256_BYTES + 1])
+{
+    uint8_t digest[SHA256_BYTES];
+
+    sha256(p, n, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        (void)snprintf(ret + 2 * i, 3, "%02x", digest[i]);
 }
