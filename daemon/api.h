@@ -16,6 +16,8 @@ void api_chat(struct call *c);
 /* GET /v1/models and /v1/models/ID (api_models.c).  The server is ready. */
 void api_models(struct call *c);
 void api_model(struct call *c);
+/* GET /props (api_props.c).  The server is ready. */
+void api_props(struct call *c);
 /* GET /health, in any state. */
 void api_health(struct call *c);
 
@@ -23,8 +25,9 @@ void api_health(struct call *c);
 void api_requests(struct call *c);
 void api_request(struct call *c);
 
-/* POST /tokenize and /detokenize (api_tokenize.c).  The server is ready. */
+/* POST /tokenize, /detokenize and /apply-template (api_tokenize.c).  The server is ready. */
 void api_tokenize(struct call *c);
 void api_detokenize(struct call *c);
+void api_apply_template(struct call *c);
 
 #endif

@@ -283,10 +283,11 @@ static int read_budget(const json_t *o, struct completion_params *p, struct api_
     return r < 0 ? r : 0;
 }
 
-static int make_prompt(const json_t *o, const struct completion_limits *limits,
-                       struct completion_params *p, struct request *r, struct api_error *e)
+/* The body rendered, and made tokens if wanted; *ret_tools is the body's, NULL: none. */
+static int render(const json_t *o, const struct completion_limits *limits,
+                  const struct completion_params *p, bool tokens, struct chat_prompt *ret,
+                  const json_t **ret_tools, struct api_error *e)
 {
-    CLEANUP(chat_prompt_done) struct chat_prompt prompt = {0};
     struct chat_input in = {0};
     bool prefill = true;
     int rc;
@@ -306,7 +307,17 @@ static int make_prompt(const json_t *o, const struct completion_limits *limits,
         return api_error_oom(e);
     in.prefill = prefill && ends_with_answer(in.messages);
     in.no_reasoning = p->reasoning_budget == 0;
-    rc = chat_template_prompt(limits->chat, limits->tokenizer, &in, true, &prompt, e);
+    *ret_tools = in.tools;
+    return chat_template_prompt(limits->chat, limits->tokenizer, &in, tokens, ret, e);
+}
+
+static int make_prompt(const json_t *o, const struct completion_limits *limits,
+                       struct completion_params *p, struct request *r, struct api_error *e)
+{
+    CLEANUP(chat_prompt_done) struct chat_prompt prompt = {0};
+    const json_t *tools;
+    int rc = render(o, limits, p, true, &prompt, &tools, e);
+
     if (rc < 0)
         return rc;
     if (prompt.ids.n == 0)
@@ -319,8 +330,34 @@ static int make_prompt(const json_t *o, const struct completion_limits *limits,
     r->bounds = prompt.bounds;
     p->in_reasoning = prompt.in_reasoning;
     p->knows_reasoning = prompt.knows_reasoning;
-    p->tools = in.tools ? json_incref((json_t *)in.tools) : NULL;
+    p->tools = tools ? json_incref((json_t *)tools) : NULL;
     return set_budget(limits, p, r) < 0 ? api_error_oom(e) : 0;
+}
+
+static int check_template(const struct completion_limits *limits, struct api_error *e)
+{
+    if (!limits->chat)
+        return api_error_set(e, 400, "no_chat_template", NULL,
+                             "the model file has no chat template; use /v1/completions");
+    if (chat_template_fault(limits->chat))
+        return api_error_set(e, 400, "chat_template_unsupported", NULL,
+                             "the model's chat template cannot be used: %s",
+                             chat_template_fault(limits->chat));
+    return 0;
+}
+
+int chat_render(const json_t *o, const struct completion_limits *limits, bool tokens,
+                struct chat_prompt *ret, struct api_error *e)
+{
+    struct completion_params p = {.is_chat = true};
+    const json_t *tools;
+    int rc = check_template(limits, e);
+
+    if (rc >= 0)
+        rc = chat_refuse(o, e);
+    if (rc >= 0)
+        rc = read_budget(o, &p, e);
+    return rc < 0 ? rc : render(o, limits, &p, tokens, ret, &tools, e);
 }
 
 static void request_unrefp(struct request **r)
@@ -336,14 +373,9 @@ int chat_parse(const char *body, size_t n, const struct completion_limits *limit
     struct completion_params p = {.is_chat = true};
     int rc;
 
-    if (!limits->chat)
-        return api_error_set(e, 400, "no_chat_template", NULL,
-                             "the model file has no chat template; use /v1/completions");
-    if (chat_template_fault(limits->chat))
-        return api_error_set(e, 400, "chat_template_unsupported", NULL,
-                             "the model's chat template cannot be used: %s",
-                             chat_template_fault(limits->chat));
-    rc = api_json_read(body, n, &o, e);
+    rc = check_template(limits, e);
+    if (rc >= 0)
+        rc = api_json_read(body, n, &o, e);
     if (rc >= 0)
         rc = chat_refuse(o, e);
     if (rc >= 0)

@@ -117,12 +117,13 @@ static void note_diverging(const struct completion *c)
         (r->finish != FINISH_STOP && r->finish != FINISH_LENGTH) ||
         !diverging_note(d, r->uid, r->cache_salt, r->prompt.ids, n, r->decision->n_common, &pos))
         return;
-    (void)snprintf(client, sizeof client, "%" PRId32, (int32_t)r->uid);
+    (void)snprintf(client, sizeof client, "%" PRId32, uid_shown(r->uid));
     (void)snprintf(position, sizeof position, "%" PRIu32, pos);
     log_event(LOG_NOTICE, LOG_EVENT_DIVERGING, fields,
               "prompts keep differing from token %" PRIu32 " on and are read from there each time"
-              " uid=%" PRId32 " position=%" PRIu32 " prompt=%" PRIu32 " in_a_row=%d",
-              pos, (int32_t)r->uid, pos, n, DIVERGING_ROW);
+              " uid=%" PRId32 "%s%s position=%" PRIu32 " prompt=%" PRIu32 " in_a_row=%d",
+              pos, uid_shown(r->uid), r->key ? " key=" : "", r->key ? r->key : "", pos, n,
+              DIVERGING_ROW);
 }
 
 static void refuse(struct completion *c, const struct api_error *e)

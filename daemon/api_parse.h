@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct api_error;
+struct chat_prompt;
 struct chat_template;
 struct request;
 struct token_list;
@@ -60,6 +61,13 @@ int completion_parse(const char *body, size_t n, const struct completion_limits 
  */
 int chat_parse(const char *body, size_t n, const struct completion_limits *limits,
                struct completion_params *ret_params, struct request **ret, struct api_error *e);
+
+/*
+ * The prompt that a chat with this body would have, without making a request: what is refused there
+ * is refused here.  *ret is the caller's to free; its tokens are made if `tokens`.
+ */
+int chat_render(const json_t *o, const struct completion_limits *limits, bool tokens,
+                struct chat_prompt *ret, struct api_error *e);
 
 /* The pieces of it. */
 

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /tokenize and /detokenize.  Both are work for a front thread, their answers too. */
+/*
+ * POST /tokenize, /detokenize and /apply-template.  They are work for a front thread, their answers
+ * too.
+ */
 #include "daemon/api.h"
 
 #include "daemon/api_error.h"
 #include "daemon/api_json.h"
 #include "daemon/api_parse.h"
+#include "daemon/chat_template.h"
 #include "daemon/front.h"
 #include "daemon/http_call.h"
 #include "daemon/json_out.h"
 #include "daemon/server.h"
+#include "engine/engine.h"
 #include "engine/tokenizer.h"
 #include "util/cleanup.h"
 #include "util/utf8.h"
@@ -23,7 +28,7 @@ struct text_job {
     struct call *call; /* NULL: the client is gone */
     bool busy;         /* on a front thread */
     int (*run)(struct text_job *j, const json_t *o);
-    const struct tokenizer *tokenizer;
+    struct completion_limits limits;
     struct buf body;
     uint64_t body_charged;
     struct buf answer;
@@ -91,7 +96,9 @@ static void start(struct call *call, int (*run)(struct text_job *j, const json_t
     j->call = call;
     j->busy = true;
     j->run = run;
-    j->tokenizer = s->tokenizer;
+    j->limits.tokenizer = s->tokenizer;
+    j->limits.context = engine_limits(s->engine)->context;
+    j->limits.chat = s->chat;
     call_take_body(call, &j->body, &j->body_charged);
     call_set_owner(call, &(struct call_owner){.gone = gone, .arg = j});
     front_submit(s->front, &j->job);
@@ -123,15 +130,15 @@ static int put_piece(struct buf *b, const struct tokenizer *t, int32_t id)
 static int put_tokens(struct text_job *j, const struct token_list *l, bool with_pieces)
 {
     struct buf *b = &j->answer;
-    int r = buf_addz(b, "{\"tokens\":[");
+    int r = buf_addz(b, "\"tokens\":[");
 
     for (size_t i = 0; i < l->n && r >= 0; i++) {
         r = buf_addz(b, i ? "," : "");
         if (r >= 0)
-            r = with_pieces ? put_piece(b, j->tokenizer, l->ids[i])
+            r = with_pieces ? put_piece(b, j->limits.tokenizer, l->ids[i])
                             : buf_addf(b, "%" PRId32, l->ids[i]);
     }
-    return r < 0 ? r : buf_addz(b, "]}\n");
+    return r < 0 ? r : buf_addz(b, "]");
 }
 
 static int tokenize(struct text_job *j, const json_t *o)
@@ -155,8 +162,12 @@ static int tokenize(struct text_job *j, const json_t *o)
     if (r == 0)
         return api_error_set(&j->error, 400, "missing_field", "content",
                              "content is missing; it must be a string");
-    r = tokenizer_encode(j->tokenizer, text, n, &how, &l);
-    return r < 0 ? r : put_tokens(j, &l, with_pieces);
+    r = tokenizer_encode(j->limits.tokenizer, text, n, &how, &l);
+    if (r >= 0)
+        r = buf_addz(&j->answer, "{");
+    if (r >= 0)
+        r = put_tokens(j, &l, with_pieces);
+    return r < 0 ? r : buf_addz(&j->answer, "}\n");
 }
 
 static int detokenize(struct text_job *j, const json_t *o)
@@ -173,14 +184,34 @@ static int detokenize(struct text_job *j, const json_t *o)
     if (!json_is_array(tokens))
         return api_bad_field(&j->error, "tokens", "tokens is %s; it must be an array of token ids",
                              api_json_describe(tokens, room, sizeof room));
-    r = api_token_ids(tokens, "tokens", j->tokenizer, &l, &j->error);
+    r = api_token_ids(tokens, "tokens", j->limits.tokenizer, &l, &j->error);
     if (r >= 0)
-        r = tokenizer_decode(j->tokenizer, l.ids, l.n, true, &raw);
+        r = tokenizer_decode(j->limits.tokenizer, l.ids, l.n, true, &raw);
     if (r >= 0)
         r = buf_addz(&j->answer, "{\"content\":");
     /* Repairs what is no UTF-8. */
     if (r >= 0)
         r = json_out_string(&j->answer, raw.data ? raw.data : "", raw.len);
+    return r < 0 ? r : buf_addz(&j->answer, "}\n");
+}
+
+/* llama-server's, and the prompt's tokens on request. */
+static int apply_template(struct text_job *j, const json_t *o)
+{
+    CLEANUP(chat_prompt_done) struct chat_prompt prompt = {0};
+    bool tokens = false;
+    int r = api_get_bool(o, "return_token_ids", &tokens, &j->error);
+
+    if (r >= 0)
+        r = chat_render(o, &j->limits, tokens, &prompt, &j->error);
+    if (r >= 0)
+        r = buf_addz(&j->answer, "{\"prompt\":");
+    if (r >= 0)
+        r = json_out_string(&j->answer, prompt.text.data ? prompt.text.data : "", prompt.text.len);
+    if (r >= 0 && tokens)
+        r = buf_addz(&j->answer, ",");
+    if (r >= 0 && tokens)
+        r = put_tokens(j, &prompt.ids, false);
     return r < 0 ? r : buf_addz(&j->answer, "}\n");
 }
 
@@ -192,4 +223,9 @@ void api_tokenize(struct call *c)
 void api_detokenize(struct call *c)
 {
     start(c, detokenize);
+}
+
+void api_apply_template(struct call *c)
+{
+    start(c, apply_template);
 }

@@ -37,6 +37,8 @@ static const struct route routes[] = {
     {"/v1/requests/", "GET", ROUTE_REFUSES, api_request},
     {"/tokenize", "POST", ROUTE_WAITS, api_tokenize},
     {"/detokenize", "POST", ROUTE_WAITS, api_detokenize},
+    {"/apply-template", "POST", ROUTE_WAITS, api_apply_template},
+    {"/props", "GET", ROUTE_REFUSES, api_props},
 };
 
 /* Known paths of other servers, so that their users read what to do instead. */
@@ -51,7 +53,6 @@ static const struct {
     {"/v1/rerank", "reranking is not supported"},
     {"/metrics", "metrics come with a later version"},
     {"/slots", "use `stratactl slots list`"},
-    {"/props", "use /v1/models"},
 };
 
 /* Says only whether there is somebody, which who connects knows already. */

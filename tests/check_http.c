@@ -217,6 +217,42 @@ START_TEST(texts_become_tokens_and_back)
 }
 END_TEST
 
+START_TEST(props_say_what_is_so)
+{
+    struct world *w = world_new();
+    struct client *c = client_new(w);
+    struct response r;
+    json_t *j, *settings, *params;
+
+    client_get(c, "/props");
+    client_wait(w, c, &r);
+    ck_assert_int_eq(r.status, 200);
+    j = json_of(&r);
+    settings = json_object_get(j, "default_generation_settings");
+    params = json_object_get(settings, "params");
+    ck_assert_int_eq(json_integer_value(json_object_get(settings, "n_ctx")), 4096);
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "total_slots")), 2);
+    ck_assert_str_eq(json_string_value(json_object_get(j, "model_path")), w->path);
+    ck_assert_str_eq(json_string_value(json_object_get(j, "model_alias")), "fake \"model\"");
+    ck_assert_str_eq(json_string_value(json_object_get(j, "chat_template")), "");
+    ck_assert_str_eq(json_string_value(json_object_get(j, "bos_token")), "");
+    ck_assert_str_eq(json_string_value(json_object_get(j, "eos_token")), "");
+    ck_assert_int_eq(strncmp(json_string_value(json_object_get(j, "build_info")), "strata-", 7), 0);
+    ck_assert(json_is_false(json_object_get(json_object_get(j, "modalities"), "vision")));
+    /* As docs/api.md has them. */
+    ck_assert(json_number_value(json_object_get(params, "temperature")) == 1);
+    ck_assert(json_number_value(json_object_get(params, "top_p")) == 1);
+    ck_assert(json_number_value(json_object_get(params, "repeat_penalty")) == 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(params, "repeat_last_n")), 64);
+    ck_assert_int_eq(json_integer_value(json_object_get(params, "top_k")), 0);
+    json_decref(j);
+    response_done(&r);
+    client_post(c, "/props", "{}");
+    client_expect(w, c, 405, "answers GET, HEAD only");
+    world_free(w);
+}
+END_TEST
+
 START_TEST(pipelined_requests_are_answered_in_order)
 {
     struct world *w = world_new();
@@ -398,6 +434,7 @@ int main(void)
     tcase_add_test(t, errors_leave_the_connection_usable);
     tcase_add_test(t, a_405_says_what_is_allowed_and_an_id_of_the_client_comes_back);
     tcase_add_test(t, texts_become_tokens_and_back);
+    tcase_add_test(t, props_say_what_is_so);
     tcase_add_test(t, pipelined_requests_are_answered_in_order);
     tcase_add_test(t, a_chunked_body_is_read_and_counted);
     tcase_add_test(t, a_body_announced_as_too_large_is_refused_before_it_comes);

@@ -53,6 +53,58 @@ static void expect_content(struct world *w, const char *fields, const char *rend
     response_done(&r);
 }
 
+static void expect_prompt(struct world *w, const char *fields, int status, const char *answer)
+{
+    struct client *c = client_new(w);
+    char body[1024];
+
+    (void)snprintf(body, sizeof body, "{%s}", fields);
+    client_post(c, "/apply-template", body);
+    client_expect(w, c, status, answer);
+}
+
+/* The prompts of messages_are_rendered_by_the_models_template. */
+START_TEST(a_chat_is_rendered_without_running_it)
+{
+    struct world *w = chat_world();
+
+    expect_prompt(w, "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]", 200,
+                  "{\"prompt\":\"[user:hi][assistant:\"}\n");
+    expect_prompt(w,
+                  "\"messages\":[{\"role\":\"developer\",\"content\":\"S\"},{\"role\":\"user\","
+                  "\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
+                  "\"b\"}]}],\"chat_template_kwargs\":{\"kind\":\"k\"}",
+                  200, "{\"prompt\":\"[system:S][user:ab]<k>[assistant:\"}\n");
+    expect_prompt(w,
+                  "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[{\"type\":"
+                  "\"function\",\"function\":{\"name\":\"f\"}}]",
+                  200, "[user:x](tools)[assistant:");
+    expect_prompt(w,
+                  "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                  "\"add_generation_prompt\":false",
+                  200, "{\"prompt\":\"[user:x]\"}");
+    /* '!' is 3, '[' 61, ']' 63, ':' 28. */
+    expect_prompt(w,
+                  "\"messages\":[{\"role\":\"user\",\"content\":\"!\"}],"
+                  "\"add_generation_prompt\":false,\"return_token_ids\":true",
+                  200, "{\"prompt\":\"[user:!]\",\"tokens\":[61,87,85,71,84,28,3,63]}\n");
+    /* What a chat refuses, and no more. */
+    expect_prompt(w, "\"messages\":[]", 400, "messages is empty");
+    expect_prompt(w, "", 400, "messages is missing");
+    expect_prompt(w, "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":7", 400,
+                  "\"param\":\"tools\"");
+    expect_prompt(w, "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"temperature\":-5", 200,
+                  NULL);
+    expect_prompt(w, "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"return_token_ids\":1",
+                  400, "\"param\":\"return_token_ids\"");
+    chat_template_free(w->server.chat);
+    w->server.chat = NULL;
+    expect_prompt(w, "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]", 400,
+                  "no_chat_template");
+    world_free(w);
+}
+END_TEST
+
 START_TEST(messages_are_rendered_by_the_models_template)
 {
     struct world *w = chat_world();
@@ -300,6 +352,7 @@ int main(void)
     int n_failed;
 
     tcase_set_timeout(t, 60);
+    tcase_add_test(t, a_chat_is_rendered_without_running_it);
     tcase_add_test(t, messages_are_rendered_by_the_models_template);
     tcase_add_test(t, a_stream_is_the_whole_answer_in_deltas);
     tcase_add_test(t, logprobs_are_as_chats_have_them);

@@ -113,6 +113,9 @@ struct world *world_with(const struct world_options *o)
         listen_unix(w);
 
     ck_assert_int_ge(sd_event_new(&s->event), 0);
+    w->options.parallel = so.parallel;
+    w->options.model = w->path;
+    s->options = &w->options;
     s->state = o->state;
     (void)strcpy(s->model_id, "fake \"model\"");
     s->created = 1234567890;

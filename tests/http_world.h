@@ -13,6 +13,7 @@
 #define TESTS_HTTP_WORLD_H
 
 #include "daemon/http_internal.h"
+#include "daemon/options.h"
 #include "daemon/sched.h"
 #include "daemon/server.h"
 #include "tests/fake_engine.h"
@@ -33,6 +34,7 @@ struct client {
 
 struct world {
     struct server server;
+    struct options options; /* parallel and model only */
     struct fake_options fake;
     char dir[32], path[64];
     bool tcp;
