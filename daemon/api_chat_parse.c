@@ -30,7 +30,7 @@ static int check_part(const json_t *part, size_t i, size_t k, struct api_error *
 
     (void)snprintf(field, sizeof field, ".content[%zu]", k);
     if (!json_is_object(part) || !type)
-        return bad_message(e, i, field, "no part with a type", "{\"type\":\"text\",\"text\":…}");
+        return bad_message(e, i, field, "no part with a type", "{\"type\":\"text\",\"text\":...}");
     if (strcmp(type, "text") != 0) {
         char param[64], room[64];
 
@@ -41,7 +41,7 @@ static int check_part(const json_t *part, size_t i, size_t k, struct api_error *
     }
     if (!json_is_string(json_object_get(part, "text")))
         return bad_message(e, i, field, "a text part without text",
-                           "{\"type\":\"text\",\"text\":…}");
+                           "{\"type\":\"text\",\"text\":...}");
     return 0;
 }
 
@@ -82,7 +82,7 @@ static int check_calls(const json_t *m, size_t i, struct api_error *e)
 
         if (!json_is_string(json_object_get(f, "name")))
             return bad_message(e, i, ".tool_calls", "without a function's name",
-                               "[{\"type\":\"function\",\"function\":{\"name\":…}}]");
+                               "[{\"type\":\"function\",\"function\":{\"name\":...}}]");
     }
     return 0;
 }
@@ -146,7 +146,7 @@ static int check_tools(const json_t *o, const json_t **ret, struct api_error *e)
         if (!json_is_string(json_object_get(f, "name")))
             return api_bad_field(e, "tools",
                                  "tools[%zu] has no function with a name; it must be "
-                                 "{\"type\":\"function\",\"function\":{\"name\":…}}",
+                                 "{\"type\":\"function\",\"function\":{\"name\":...}}",
                                  i);
     }
     if (json_array_size(j) > 0)

@@ -22,33 +22,56 @@
  * can reach, and finds numbers that jansson would refuse without saying where.  It need not notice
  * bad syntax; what it skips wrongly is not JSON, and jansson says so.
  */
+struct level {
+    const char *key; /* of an object: the last one that was seen */
+    size_t key_len;
+    size_t i_item; /* of an array */
+    bool is_array;
+    bool want_key; /* the next string is a key */
+};
+
 struct scan {
     const char *s;
     size_t n, i;
     unsigned int depth;
     size_t n_values;
-    bool want_key;   /* the next string at depth 1 is a key */
-    const char *key; /* of the top-level field we are in */
-    size_t key_len;
+    struct level at[API_JSON_MAX_DEPTH + 1]; /* [1..depth] */
 };
 
-static const char *scan_key(const struct scan *sc, char *room, size_t size)
+/*
+ * Where we are, down to `depth`: "tools[0].function.x".  Its end is cut off where there is no room.
+ */
+static const char *scan_path(const struct scan *sc, unsigned int depth, char *room, size_t size)
 {
-    return err_escape(room, size, sc->key ? sc->key : "", sc->key_len);
+    size_t n = 0;
+
+    room[0] = '\0';
+    for (unsigned int d = 1; d <= depth && n < size - 1; d++) {
+        const struct level *l = &sc->at[d];
+        char key[48];
+
+        if (l->is_array)
+            n += (size_t)snprintf(room + n, size - n, "[%zu]", l->i_item);
+        else
+            n += (size_t)snprintf(room + n, size - n, "%s%s", n ? "." : "",
+                                  err_escape(key, sizeof key, l->key ? l->key : "", l->key_len));
+    }
+    return room;
 }
 
 static void scan_string(struct scan *sc)
 {
+    struct level *l = &sc->at[sc->depth];
     size_t begin = ++sc->i;
 
     while (sc->i < sc->n && sc->s[sc->i] != '"')
         sc->i += sc->s[sc->i] == '\\' ? 2 : 1;
     if (sc->i > sc->n)
         sc->i = sc->n;
-    if (sc->depth == 1 && sc->want_key) {
-        sc->key = sc->s + begin;
-        sc->key_len = sc->i - begin;
-        sc->want_key = false;
+    if (l->want_key) {
+        l->key = sc->s + begin;
+        l->key_len = sc->i - begin;
+        l->want_key = false;
     }
     sc->i++;
 }
@@ -58,7 +81,7 @@ static int scan_number(struct scan *sc, struct api_error *e)
     const char *begin = sc->s + sc->i;
     size_t len = strspn(begin, "-+0123456789.eE"); /* the body is followed by a NUL */
     bool integer = !memchr(begin, '.', len) && !memchr(begin, 'e', len) && !memchr(begin, 'E', len);
-    char key[48], number[48];
+    char path[64], number[48];
 
     sc->i += len;
     errno = 0;
@@ -69,8 +92,8 @@ static int scan_number(struct scan *sc, struct api_error *e)
     } else if (!isinf(strtod(begin, NULL))) {
         return 0;
     }
-    (void)scan_key(sc, key, sizeof key);
-    return api_bad_field(e, key, "%s holds the number %s%s, which does not fit %s", key,
+    (void)scan_path(sc, sc->depth, path, sizeof path);
+    return api_bad_field(e, path, "%s holds the number %s%s, which does not fit %s", path,
                          err_escape(number, sizeof number, begin, len > 40 ? 40 : len),
                          len > 40 ? "..." : "",
                          integer ? "a 64-bit integer (-9223372036854775808 to 9223372036854775807)"
@@ -80,23 +103,24 @@ static int scan_number(struct scan *sc, struct api_error *e)
 static int scan_body(const char *s, size_t n, struct api_error *e)
 {
     struct scan sc = {.s = s, .n = n};
-    char key[48];
+    char path[64];
     int r;
 
     while (sc.i < n) {
         char c = s[sc.i];
 
         if (c == '{' || c == '[') {
-            if (++sc.depth > API_JSON_MAX_DEPTH)
-                return api_error_set(e, 400, "invalid_json", scan_key(&sc, key, sizeof key),
+            if (sc.depth == API_JSON_MAX_DEPTH)
+                return api_error_set(e, 400, "invalid_json", scan_path(&sc, 1, path, sizeof path),
                                      "the body is nested deeper than %d levels",
                                      API_JSON_MAX_DEPTH);
-            sc.want_key = sc.depth == 1 && c == '{';
+            sc.at[++sc.depth] = (struct level){.is_array = c == '[', .want_key = c == '{'};
             sc.n_values++;
         } else if ((c == '}' || c == ']') && sc.depth > 0) {
             sc.depth--;
         } else if (c == ',') {
-            sc.want_key = sc.depth == 1;
+            sc.at[sc.depth].want_key = sc.depth > 0 && !sc.at[sc.depth].is_array;
+            sc.at[sc.depth].i_item++;
             sc.n_values++;
         } else if (c == '"') {
             scan_string(&sc);
@@ -108,8 +132,8 @@ static int scan_body(const char *s, size_t n, struct api_error *e)
             continue;
         }
         if (sc.n_values > API_JSON_MAX_VALUES)
-            return api_bad_field(e, scan_key(&sc, key, sizeof key),
-                                 "%s: the body holds more than %d values", key,
+            return api_bad_field(e, scan_path(&sc, 1, path, sizeof path),
+                                 "%s: the body holds more than %d values", path,
                                  API_JSON_MAX_VALUES);
         sc.i++;
     }

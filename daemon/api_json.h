@@ -24,7 +24,7 @@ enum {
 /*
  * Reads a body of n bytes, followed by a NUL.  0 with an owned object, or negative with `e`: not
  * UTF-8, not JSON, not an object, a key twice, nested or large beyond the limits above, a number
- * that does not fit 64 bits or a double (by the name of its top-level field).
+ * that does not fit 64 bits or a double (by where it stands: "tools[0].function.x").
  */
 int api_json_read(const char *s, size_t n, json_t **ret, struct api_error *e);
 

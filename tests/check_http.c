@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The API over real sockets: what a client sees, and what its going away does. */
+#include "daemon/chat_template.h"
 #include "tests/http_world.h"
 
 #include <check.h>
@@ -213,6 +214,25 @@ START_TEST(texts_become_tokens_and_back)
     client_expect(w, c, 400, "tokens[0] is 97");
     client_post(c, "/detokenize", "{\"tokens\":\"x\"}");
     client_expect(w, c, 400, "a string");
+    world_free(w);
+}
+END_TEST
+
+/* Everything that takes JSON. */
+START_TEST(numbers_that_fit_nowhere_are_refused_where_they_stand)
+{
+    static const char *const paths[] = {"/v1/completions", "/v1/chat/completions", "/tokenize",
+                                        "/detokenize", "/apply-template"};
+    struct world *w = world_new();
+    struct client *c = client_new(w);
+
+    ck_assert_int_eq(chat_template_make("x", 1, w->server.tokenizer, &w->server.chat), 0);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        client_post(c, paths[i], "{\"a\":[{},{\"b c\":-1e400}]}");
+        client_expect(w, c, 400, "\"param\":\"a[1].b c\"");
+        client_post(c, paths[i], "{\"tools\":[{\"x\":9223372036854775808}]}");
+        client_expect(w, c, 400, "tools[0].x holds the number 9223372036854775808");
+    }
     world_free(w);
 }
 END_TEST
@@ -434,6 +454,7 @@ int main(void)
     tcase_add_test(t, errors_leave_the_connection_usable);
     tcase_add_test(t, a_405_says_what_is_allowed_and_an_id_of_the_client_comes_back);
     tcase_add_test(t, texts_become_tokens_and_back);
+    tcase_add_test(t, numbers_that_fit_nowhere_are_refused_where_they_stand);
     tcase_add_test(t, props_say_what_is_so);
     tcase_add_test(t, pipelined_requests_are_answered_in_order);
     tcase_add_test(t, a_chunked_body_is_read_and_counted);

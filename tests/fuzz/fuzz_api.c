@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bodies of /v1/completions: whatever they are, a request that keeps its promises, or words that
- * are plain ASCII.
+ * Bodies, each read as one of /v1/completions, of /v1/chat/completions and of /apply-template:
+ * whatever they are, a request that keeps its promises, or words that are plain ASCII.
  */
 #include "daemon/api_error.h"
+#include "daemon/api_json.h"
 #include "daemon/api_parse.h"
+#include "daemon/chat_template.h"
 #include "daemon/request.h"
 #include "tests/fake_tokenizer.h"
 #include "util/buf.h"
@@ -27,6 +29,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { CONTEXT = 64, VOCAB = 4 };
 
 static const struct fake_piece pieces[VOCAB] = {{"<|end|>", 7}, {"a", 1}, {"b", 1}, {"ab", 2}};
+
+/* Touches all that a client can put into it. */
+static const char source[] =
+    "{% for t in tools %}{{ t | tojson }}{% endfor %}{% if x is defined %}{{ x | string }}{% endif "
+    "%}"
+    "{% for m in messages %}{{ m.role }}{{ m.content }}{% if m.reasoning_content %}<think>"
+    "{{ m.reasoning_content }}</think>{% endif %}{% for c in m.tool_calls %}"
+    "{{ c.function.name }}{{ c.function.arguments }}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}a{% if enable_thinking %}<think>{% endif %}{% endif %}";
 
 static void check_request(const struct request *r, const struct completion_params *p)
 {
@@ -54,7 +65,7 @@ static void check_error(const struct api_error *e)
 {
     struct buf b = {0};
 
-    MUST(e->status == 400 && e->message[0]);
+    MUST((e->status == 400 || e->status == 503) && e->message[0]);
     for (const char *p = e->message; *p; p++)
         MUST(*p >= ' ' && *p < 0x7f);
     for (const char *p = e->param; *p; p++)
@@ -63,15 +74,52 @@ static void check_error(const struct api_error *e)
     buf_done(&b);
 }
 
+typedef int parse_fn(const char *body, size_t n, const struct completion_limits *limits,
+                     struct completion_params *ret_params, struct request **ret,
+                     struct api_error *e);
+
+static void parse(parse_fn *fn, const char *body, size_t size,
+                  const struct completion_limits *limits)
+{
+    struct completion_params p = {0};
+    struct request *r = NULL;
+    struct api_error e = {0};
+    int rc = fn(body, size, limits, &p, &r, &e);
+
+    MUST((rc == 0) == (r != NULL) && (rc == 0) == (e.status == 0));
+    if (r)
+        check_request(r, &p);
+    else
+        check_error(&e);
+    (void)request_unref(r);
+    json_decref(p.tools);
+}
+
+static void render(const char *body, size_t size, const struct completion_limits *limits)
+{
+    struct chat_prompt text = {0}, tokens = {0};
+    struct api_error e = {0};
+    json_t *o = NULL;
+
+    if (api_json_read(body, size, &o, &e) >= 0 && chat_render(o, limits, false, &text, &e) >= 0) {
+        /* The same text once more, and its tokens. */
+        MUST(chat_render(o, limits, true, &tokens, &e) == 0);
+        MUST(text.text.len == tokens.text.len && text.ids.n == 0);
+        MUST(text.text.len == 0 || memcmp(text.text.data, tokens.text.data, text.text.len) == 0);
+    } else {
+        check_error(&e);
+    }
+    chat_prompt_done(&text);
+    chat_prompt_done(&tokens);
+    json_decref(o);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct tokenizer *t;
+    static struct chat_template *chat;
     struct completion_limits limits = {.context = CONTEXT};
-    struct completion_params p;
-    struct request *r = NULL;
-    struct api_error e = {0};
     char *body = malloc(size + 1); /* followed by a NUL, and no more */
-    int rc;
 
     if (!body)
         return 0;
@@ -80,15 +128,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     body[size] = '\0';
     if (!t)
         t = fake_tokenizer_new(pieces, VOCAB);
+    if (!chat)
+        MUST(chat_template_make(source, sizeof source - 1, t, &chat) == 0 &&
+             !chat_template_fault(chat));
     limits.tokenizer = t;
+    limits.chat = chat;
 
-    rc = completion_parse(body, size, &limits, &p, &r, &e);
-    MUST((rc == 0) == (r != NULL) && (rc == 0) == (e.status == 0));
-    if (r)
-        check_request(r, &p);
-    else
-        check_error(&e);
-    (void)request_unref(r);
+    parse(completion_parse, body, size, &limits);
+    parse(chat_parse, body, size, &limits);
+    render(body, size, &limits);
     free(body);
     return 0;
 }
