@@ -27,6 +27,8 @@ static bool split(const char *s, const char **ret_host, size_t *ret_n)
     }
     *ret_host = s;
     *ret_n = (size_t)(end - s);
+    if (strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:") < *ret_n)
+        return false;
     if (*port == ':')
         port += 1 + strspn(port + 1, "0123456789");
     return *ret_n > 0 && *port == '\0';

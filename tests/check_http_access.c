@@ -45,6 +45,8 @@ static const struct {
     {"[::1", NULL, 403},
     {"[::1]x", NULL, 403},
     {"[]", NULL, 403},
+    {"evil.example/.localhost", NULL, 403},
+    {"evil.example@x.localhost", NULL, 403},
     {"1270.0.1", NULL, 403},
     {"127.0.0.1:8080", "http://127.0.0.1:8080", 0},
     {"localhost:8080", "http://LOCALHOST:8080", 0},
