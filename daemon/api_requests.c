@@ -23,8 +23,10 @@
 
 enum { LIMIT_DEFAULT = 20 };
 
-static bool may_see(const struct call *c, const struct decision *x)
+static bool may_see(const struct decision *x, const void *arg)
 {
+    const struct call *c = arg;
+
     if (c->uid == x->uid)
         return c->uid != UINT32_MAX;
     return c->is_unix && (c->uid == 0 || c->uid == geteuid());
@@ -73,7 +75,7 @@ void api_requests(struct call *c)
     list = json_array();
     ok = list != NULL;
     for (uint32_t i = 0; ok && d && json_array_size(list) < limit && (x = decisions_at(d, i)); i++)
-        if (may_see(c, x))
+        if (may_see(x, c))
             ok = json_array_append_new(list, decision_json_row(x)) == 0;
     if (!ok) {
         json_decref(list);
@@ -86,12 +88,12 @@ void api_requests(struct call *c)
 void api_request(struct call *c)
 {
     const struct decisions *d = call_server(c)->decisions;
-    const struct decision *x = d ? decisions_find(d, c->tail) : NULL;
+    const struct decision *x = d ? decisions_find_seen(d, c->tail, may_see, c) : NULL;
     struct api_error e;
     char room[160];
     json_t *o;
 
-    if (!x || !may_see(c, x)) {
+    if (!x) {
         (void)api_error_set(
             &e, 404, "request_not_found", NULL, "there is no request \"%s\" among the newest %d",
             err_escape(room, sizeof room, c->tail, strlen(c->tail)), DECISIONS_KEPT);

@@ -155,8 +155,21 @@ const struct decision *decisions_find(const struct decisions *d, const char *id)
     if (!*id)
         return NULL; /* not every decision has a name */
     for (uint32_t i = 0; (x = decisions_at(d, i)) != NULL; i++)
-        if (numeric ? x->request == number
-                    : strcmp(x->name, id) == 0 || strcmp(x->http_id, id) == 0)
+        if (numeric ? x->request == number : strcmp(x->name, id) == 0)
+            return x;
+    return NULL;
+}
+
+const struct decision *
+decisions_find_seen(const struct decisions *d, const char *id,
+                    bool (*may_see)(const struct decision *x, const void *arg), const void *arg)
+{
+    const struct decision *x = decisions_find(d, id);
+
+    if (x && may_see(x, arg))
+        return x;
+    for (uint32_t i = 0; *id && (x = decisions_at(d, i)) != NULL; i++)
+        if (strcmp(x->http_id, id) == 0 && may_see(x, arg))
             return x;
     return NULL;
 }

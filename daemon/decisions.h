@@ -119,9 +119,16 @@ void decision_settled(struct decisions *d, const struct decision *x);
 /* Keeps it, and counts an eviction at the request that caused it. */
 void decisions_event(struct decisions *d, const struct cache_event *e, uint64_t now);
 
-/* By number, by the id in the answer or by X-Request-Id; NULL when it is not (or no longer) known.
+/* By number or by the id in the answer; NULL when it is not (or no longer) known.
  */
 const struct decision *decisions_find(const struct decisions *d, const char *id);
+/*
+ * For somebody: by number, by the id in the answer, or the newest by X-Request-Id, which clients
+ * choose; of those that may be seen.  NULL when there is none.
+ */
+const struct decision *
+decisions_find_seen(const struct decisions *d, const char *id,
+                    bool (*may_see)(const struct decision *x, const void *arg), const void *arg);
 /* i = 0 is the newest; NULL behind the oldest. */
 const struct decision *decisions_at(const struct decisions *d, uint32_t i);
 const struct decision_event *decisions_event_at(const struct decisions *d, uint32_t i);

@@ -270,6 +270,12 @@ int call_watch(struct call *c)
                            c->is_unix ? 0 : EPOLLRDHUP, on_hup, c);
 }
 
+/* When a whole answer is with its client, or that one holds it for too long. */
+static uint64_t taken_by(const struct call *c)
+{
+    return c->t_mark + (CALL_TAKE_S + c->answer.len / CALL_TAKE_BYTES) * NS_PER_S;
+}
+
 void call_answer(struct call *c, int status, struct buf *json)
 {
     assert(c->status == 0);
@@ -277,6 +283,10 @@ void call_answer(struct call *c, int status, struct buf *json)
     buf_done(&c->answer);
     c->answer = *json;
     *json = (struct buf){0};
+    if (!c->reading) {
+        c->t_mark = clock_ns();
+        http_due(c->http, taken_by(c));
+    }
     call_wake(c);
 }
 
@@ -388,7 +398,15 @@ uint64_t call_tick(struct call *c, uint64_t now)
 
     if (c->reading)
         return tick_body(c, now);
-    if (!c->streaming || c->gone)
+    if (c->gone)
+        return UINT64_MAX;
+    if (c->status && !c->streaming) {
+        if (now < taken_by(c))
+            return taken_by(c);
+        (void)shutdown(conn_fd(c->conn), SHUT_RDWR);
+        return UINT64_MAX;
+    }
+    if (!c->streaming)
         return UINT64_MAX;
     if (c->out.len > c->out_sent) {
         if (now < stall)

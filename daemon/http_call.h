@@ -64,10 +64,10 @@ struct call {
     bool is_unix;
 
     struct buf body;
-    uint64_t n_body;  /* bytes received, kept or not */
-    uint64_t charged; /* what `body` has been given of http->body_used */
-    bool reading;     /* the body is not whole yet; it was `n_marked` long at `t_mark` */
-    uint64_t t_mark, n_marked;
+    uint64_t n_body;           /* bytes received, kept or not */
+    uint64_t charged;          /* what `body` has been given of http->body_used */
+    bool reading;              /* the body is not whole yet; it was `n_marked` long at `t_mark` */
+    uint64_t t_mark, n_marked; /* later t_mark is when there was a whole answer */
     bool discard; /* the answer is an error already: read the rest of the body and forget it */
 
     bool started; /* given to its handler */
@@ -141,7 +141,8 @@ void call_wake(struct call *c);
 int call_watch(struct call *c);
 /* Bytes for libmicrohttpd: > 0, 0 for "suspend me", or one of its MHD_CONTENT_READER_ codes. */
 ssize_t call_read(struct call *c, char *p, size_t max);
-/* Comments, stalls and slow bodies.  Returns when to look again (clock_ns), UINT64_MAX: no need. */
+/* Comments, stalls, slow bodies and answers that nobody takes.  Returns when to look again
+ * (clock_ns), UINT64_MAX: no need. */
 uint64_t call_tick(struct call *c, uint64_t now);
 
 #endif

@@ -13,6 +13,8 @@ enum {
     CONN_IDLE_S = 120,  /* the next one so long after an answer */
     CALL_BODY_S = 30,   /* in every such time a body grows by at least CALL_BODY_BYTES */
     CALL_BODY_BYTES = 64 << 10,
+    CALL_TAKE_S = 120, /* a whole answer is taken in this time, and one second more for each */
+    CALL_TAKE_BYTES = 64 << 10,
 };
 
 struct connection;

@@ -184,6 +184,11 @@ START_TEST(a_405_says_what_is_allowed_and_an_id_of_the_client_comes_back)
     ck_assert_ptr_nonnull(strstr(r.head.data, "Allow: GET, HEAD\r\n"));
     ck_assert_ptr_nonnull(strstr(r.head.data, "X-Request-Id: mine-1.2_3\r\n"));
     response_done(&r);
+    client_sendz(c, "POST /completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine-4\r\n"
+                    "Content-Length: 29\r\n\r\n{\"prompt\":\"a\",\"max_tokens\":3}");
+    client_expect(w, c, 200, NULL);
+    ck_assert_ptr_nonnull(strstr(w->log, "completion done request="));
+    ck_assert_ptr_nonnull(strstr(w->log, " x_request_id=mine-4 uid="));
     client_sendz(c, "GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: bad id\r\n\r\n");
     client_wait(w, c, &r);
     ck_assert_ptr_nonnull(strstr(r.head.data, "X-Request-Id: req-"));

@@ -209,6 +209,45 @@ START_TEST(what_is_not_known_is_404)
 }
 END_TEST
 
+/* Clients choose it: the newest of one's own, and nobody takes the place of an id in an answer. */
+START_TEST(x_request_id_finds_the_newest_that_may_be_seen)
+{
+    static const struct {
+        uint32_t uid;
+        const char *http_id;
+    } made[] = {{OWN_UID, "mine"}, {OWN_UID, "mine"}, {OTHER_UID, "mine"}, {OTHER_UID, "cmpl-1"}};
+    struct client *c;
+    json_t *j;
+
+    if (geteuid() != 0) {
+        (void)fprintf(stderr, "SKIPPED: other users' requests need root\n");
+        return;
+    }
+    for (uint64_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        char name[32];
+        struct decision *x;
+
+        (void)snprintf(name, sizeof name, "cmpl-%d", (int)i + 1);
+        x = decision_new(w->server.decisions, i + 1, name, made[i].uid);
+        (void)strcpy(x->http_id, made[i].http_id);
+        decision_unref(x);
+    }
+    c = client_of(OWN_UID);
+    j = get(c, "/v1/requests/mine", 200);
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "request")), 2);
+    ck_assert_str_eq(json_string_value(json_object_get(j, "x_request_id")), "mine");
+    json_decref(j);
+    j = get(c, "/v1/requests/cmpl-1", 200);
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "request")), 1);
+    json_decref(j);
+    json_decref(get(c, "/v1/requests/3", 404));
+    c = client_of(OTHER_UID);
+    j = get(c, "/v1/requests/mine", 200);
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "request")), 3);
+    json_decref(j);
+}
+END_TEST
+
 START_TEST(a_list_has_the_newest_and_no_more_than_asked_for)
 {
     struct client *c = client_new(w);
@@ -295,6 +334,7 @@ int main(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, one_request_is_shown_whole);
     tcase_add_test(t, what_is_not_known_is_404);
+    tcase_add_test(t, x_request_id_finds_the_newest_that_may_be_seen);
     tcase_add_test(t, a_list_has_the_newest_and_no_more_than_asked_for);
     tcase_add_loop_test(t, a_limit_that_is_none_is_refused_by_name, 0,
                         sizeof bad_limits / sizeof bad_limits[0]);

@@ -180,6 +180,43 @@ START_TEST(a_body_must_grow)
 }
 END_TEST
 
+/* Whole answers; a reader of a stream has its own limit (check_http_gone.c). */
+START_TEST(an_answer_must_be_taken)
+{
+    struct world *w = world_with(
+        &(struct world_options){.state = SERVER_READY, .tcp = _i != 0, .max_body = 1 << 20});
+    struct client *c = client_new(w);
+    struct buf b = {0};
+    uint64_t len;
+
+    ck_assert_int_eq(buf_addf(&b, "{\"with_pieces\":true,\"content\":\"%0*d\"}", 900000, 7), 0);
+    c->lazy = true;
+    client_sendz(c, "POST /tokenize HTTP/1.1\r\n" HOST ALICE "Transfer-Encoding: chunked\r\n\r\n");
+    for (size_t i = 0; i < b.len; i += 10000) {
+        const size_t n = b.len - i < 10000 ? b.len - i : 10000;
+        char head[16];
+
+        (void)snprintf(head, sizeof head, "%zx\r\n", n);
+        client_sendz(c, head);
+        client_send(c, b.data + i, n);
+        client_sendz(c, "\r\n");
+        world_settle(w);
+    }
+    client_sendz(c, "0\r\n\r\n");
+    buf_done(&b);
+    UNTIL(w, w->server.http->calls && w->server.http->calls->status);
+    len = w->server.http->calls->answer.len;
+    ck_assert_uint_gt(len, 10 << 20); /* no socket's buffers take that */
+    world_settle(w);
+    world_pass(w, (uint32_t)(CALL_TAKE_S + len / CALL_TAKE_BYTES) * 1000 - 1000);
+    world_settle(w);
+    ck_assert_uint_eq(http_n_active(w->server.http), 1);
+    world_pass(w, 2000);
+    UNTIL(w, http_n_active(w->server.http) == 0);
+    world_free(w);
+}
+END_TEST
+
 /* The same for headers: of the first request, and of the next one. */
 START_TEST(a_header_must_come_in_time)
 {
@@ -328,6 +365,7 @@ int main(void)
     tcase_add_test(t, refusals_are_logged_once_a_minute_with_their_number);
     tcase_add_test(t, a_unix_socket_wants_no_key_and_takes_any_host);
     tcase_add_loop_test(t, a_body_must_grow, 0, 2);
+    tcase_add_loop_test(t, an_answer_must_be_taken, 0, 2);
     tcase_add_test(t, a_header_must_come_in_time);
     tcase_add_loop_test(t, who_comes_takes_the_place_of_who_waits_longest, 0, 2);
     tcase_add_test(t, one_user_cannot_have_all_places);
