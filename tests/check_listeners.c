@@ -256,6 +256,42 @@ START_TEST(a_link_in_place_of_a_directory_is_not_followed)
 }
 END_TEST
 
+static int connect_tcp(const char *address)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
+
+    in.sin_port = htons((uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10));
+    r = connect(fd, (struct sockaddr *)&in, sizeof in) < 0 ? -errno : 0;
+    (void)close(fd);
+    return r;
+}
+
+START_TEST(tcp_is_opened_beside_the_unix_socket)
+{
+    char of_tcp[108];
+    struct listeners l;
+    struct options o;
+
+    make_options(&o);
+    o.api_key_file = strdup("keys");
+    o.listen = strdup("127.0.0.1:0");
+    ck_assert_msg(listeners_open(&o, &l, &e) == 0, "%s", e.s);
+    ck_assert_uint_eq(l.n_api, 2);
+    ck_assert_int_eq(connect_to(o.api_socket), 0);
+    ck_assert_int_eq(connect_tcp(l.api[1].path), 0);
+    (void)strcpy(of_tcp, l.api[1].path);
+    listeners_close(&l);
+    ck_assert_int_eq(connect_tcp(of_tcp), -ECONNREFUSED);
+    ck_assert(!exists(o.api_socket));
+    /* What cannot be opened leaves nothing open. */
+    (void)strcpy(o.listen, "127.0.0.1:x");
+    ck_assert_int_eq(listeners_open(&o, &l, &e), -EINVAL);
+    ck_assert(!exists(o.api_socket));
+    options_done(&o);
+}
+END_TEST
+
 /*
  * A service manager.  These run in a process of their own: passed descriptors begin at 3, where
  * libcheck has its own, to which even an assertion that holds writes.
@@ -509,6 +545,7 @@ int main(void)
     tcase_add_loop_test(t, other_things_that_a_manager_passes_are_refused, 0, 5);
     tcase_add_test(t, passed_tcp_is_taken_where_there_are_keys);
     tcase_add_test(t, the_control_socket_is_never_tcp);
+    tcase_add_test(t, tcp_is_opened_beside_the_unix_socket);
     suite_add_tcase(s, t);
     r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

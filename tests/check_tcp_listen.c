@@ -1,134 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "listen": TCP sockets beside the Unix sockets, and addresses that cannot be had. */
+/* "listen": what can be had and what cannot, and the names in it. */
 #include "daemon/tcp_listen.h"
 
-#include "daemon/listeners.h"
-#include "daemon/options.h"
 #include "util/err.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-static char dir[32];
+enum { MOST = 4 };
+
+static struct listener list[MOST];
+static size_t n;
 static struct err_text e;
 
-static void set_up(void)
+static int listen_on(const char *listen)
 {
-    (void)umask(077);
-    (void)strcpy(dir, "/tmp/check_listen.XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    e.s[0] = '\0';
+    n = 0;
+    return tcp_listen_open(listen, list, &n, MOST, &e);
 }
 
-static void tear_down(void)
+static void close_all(void)
 {
-    char command[80];
-
-    (void)snprintf(command, sizeof command, "rm -rf %s", dir);
-    ck_assert_int_eq(system(command), 0);
+    for (size_t i = 0; i < n; i++)
+        (void)close(list[i].fd);
 }
 
-static bool exists(const char *p)
+START_TEST(each_address_gets_a_socket_of_its_own)
 {
-    struct stat st;
-
-    return lstat(p, &st) == 0;
-}
-
-static int connect_to(const char *p)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
-
-    (void)snprintf(a.sun_path, sizeof a.sun_path, "%s", p);
-    r = connect(fd, (struct sockaddr *)&a, sizeof a) < 0 ? -errno : 0;
-    (void)close(fd);
-    return r;
-}
-
-/* Options with both sockets in the directory of the test. */
-static void make_options(struct options *o)
-{
-    char s[80];
-
-    ck_assert_int_eq(options_init(o), 0);
-    (void)snprintf(s, sizeof s, "%s/api.sock", dir);
-    o->api_socket = strdup(s);
-    (void)snprintf(s, sizeof s, "%s/control.sock", dir);
-    o->control_socket = strdup(s);
-    o->api_key_file = strdup("keys");
-}
-
-static int connect_tcp(const char *address)
-{
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
-
-    in.sin_port = htons((uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10));
-    r = connect(fd, (struct sockaddr *)&in, sizeof in) < 0 ? -errno : 0;
-    (void)close(fd);
-    return r;
-}
-
-START_TEST(tcp_is_opened_beside_the_unix_socket)
-{
-    struct listeners l;
-    struct options o;
-    char path_of_tcp[108];
-
-    make_options(&o);
-    o.listen = strdup("127.0.0.1:0, 127.0.0.1:0");
-    ck_assert_msg(listeners_open(&o, &l, &e) == 0, "%s", e.s);
-    ck_assert_uint_eq(l.n_api, 3);
-    ck_assert_int_eq(connect_to(o.api_socket), 0);
-    ck_assert(l.api[1].is_tcp && !l.api[1].is_remote);
-    ck_assert_int_eq(strncmp(l.api[1].path, "127.0.0.1:", 10), 0);
-    ck_assert_str_ne(l.api[1].path, "127.0.0.1:0");
-    ck_assert_str_ne(l.api[1].path, l.api[2].path);
-    ck_assert_int_eq(connect_tcp(l.api[1].path), 0);
-    ck_assert_int_eq(fcntl(l.api[1].fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-    (void)strcpy(path_of_tcp, l.api[1].path);
-    listeners_close(&l);
-    ck_assert_int_eq(connect_tcp(path_of_tcp), -ECONNREFUSED);
-    options_done(&o);
+    ck_assert_msg(listen_on("127.0.0.1:0, 127.0.0.1:0,0.0.0.0:0") == 0, "%s", e.s);
+    ck_assert_uint_eq(n, 3);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert(list[i].is_tcp && list[i].is_ours);
+        ck_assert_int_eq(list[i].is_remote, i == 2);
+        ck_assert_int_eq(fcntl(list[i].fd, F_GETFD), FD_CLOEXEC);
+        ck_assert_int_eq(fcntl(list[i].fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+    }
+    ck_assert_int_eq(strncmp(list[0].path, "127.0.0.1:", 10), 0);
+    ck_assert_str_ne(list[0].path, "127.0.0.1:0");
+    ck_assert_str_ne(list[0].path, list[1].path);
+    close_all();
 }
 END_TEST
 
-START_TEST(an_address_that_cannot_be_had_is_named_and_nothing_stays_open)
+START_TEST(a_name_is_all_the_addresses_that_are_there)
 {
-    struct listeners l, other;
-    struct options o;
-    char text[160];
+    ck_assert_msg(listen_on("localhost:0") == 0, "%s", e.s);
+    ck_assert_uint_ge(n, 1);
+    for (size_t i = 0; i < n; i++)
+        ck_assert(!list[i].is_remote);
+    close_all();
+}
+END_TEST
 
-    make_options(&o);
+START_TEST(an_address_that_cannot_be_had_is_named)
+{
+    char taken[108];
+
     /* RFC 5737: nobody has it. */
-    o.listen = strdup("127.0.0.1:0,192.0.2.1:8080");
-    ck_assert_int_eq(listeners_open(&o, &l, &e), -EADDRNOTAVAIL);
+    ck_assert_int_eq(listen_on("127.0.0.1:0,192.0.2.1:8080"), -EADDRNOTAVAIL);
     ck_assert_ptr_nonnull(strstr(e.s, "listen: cannot listen on 192.0.2.1:8080: "));
-    ck_assert(!exists(o.api_socket));
-
-    (void)strcpy(o.listen, "127.0.0.1:0");
-    ck_assert_int_eq(listeners_open(&o, &other, &e), 0);
-    (void)snprintf(text, sizeof text, "%s", other.api[1].path);
-    free(o.listen);
-    o.listen = strdup(text);
-    free(o.api_socket);
-    (void)snprintf(text, sizeof text, "%s/api2.sock", dir);
-    o.api_socket = strdup(text);
-    ck_assert_int_eq(listeners_open(&o, &l, &e), -EADDRINUSE);
-    ck_assert_ptr_nonnull(strstr(e.s, other.api[1].path));
-    ck_assert(!exists(o.api_socket));
-    listeners_close(&other);
-    options_done(&o);
+    ck_assert_uint_eq(n, 1); /* for the caller to close */
+    (void)strcpy(taken, list[0].path);
+    n = 0;
+    ck_assert_int_eq(tcp_listen_open(taken, &list[1], &n, 1, &e), -EADDRINUSE);
+    ck_assert_ptr_nonnull(strstr(e.s, taken));
+    (void)close(list[0].fd);
+    ck_assert_int_eq(listen_on("127.0.0.1:0,127.0.0.1:0,127.0.0.1:0,127.0.0.1:0,127.0.0.1:0"),
+                     ERR_CAPACITY);
+    ck_assert_ptr_nonnull(strstr(e.s, "more than 4 sockets"));
+    close_all();
 }
 END_TEST
 
@@ -152,9 +97,9 @@ int main(void)
     SRunner *r;
     int failed;
 
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, tcp_is_opened_beside_the_unix_socket);
-    tcase_add_test(t, an_address_that_cannot_be_had_is_named_and_nothing_stays_open);
+    tcase_add_test(t, each_address_gets_a_socket_of_its_own);
+    tcase_add_test(t, a_name_is_all_the_addresses_that_are_there);
+    tcase_add_test(t, an_address_that_cannot_be_had_is_named);
     tcase_add_test(t, names_in_listen_are_known);
     suite_add_tcase(s, t);
     r = srunner_create(s);
