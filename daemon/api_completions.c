@@ -97,7 +97,7 @@ static void log_done(const struct completion *c)
             " finish=%s prompt=%zu cached=%" PRIu32 " read=%" PRIu32 " generated=%" PRIu32
             " wait_ms=%.1f total_ms=%.1f%s%s",
             r->id, r->http_id, uid_shown(r->uid), r->key ? " key=" : "", r->key ? r->key : "",
-            finish[r->finish], r->prompt.n, r->n_cached, r->n_read, r->n_generated,
+            finish[r->finish], r->prompt.n, r->n_cached, r->n_read - r->n_cached, r->n_generated,
             (double)((r->t_start ? r->t_start : now) - r->t_submit) / 1e6,
             (double)(now - r->t_submit) / 1e6, r->finish == FINISH_ERROR ? " error=" : "",
             r->finish == FINISH_ERROR ? r->error_text.s : "");

@@ -67,12 +67,24 @@ def check_told(d):
             faults.append(f"{tier}: {totals[tier]}")
 
 
-with Daemon(vram_mib=12, conversation_cache_mib=10, conversation_cache_slots=10, root_min=128, log_level="warning") as daemon:
+def check_journal(d):
+    with open(d.log) as f:
+        lines = [dict(w.split("=", 1) for w in line.split() if "=" in w) for line in f if "completion done" in line]
+    done = [x for x in lines if x["finish"] in ("stop", "length")]
+    for x in done:
+        if int(x["cached"]) + int(x["read"]) != int(x["prompt"]):
+            faults.append(f"the journal says {x}")
+    if len(done) < counts["answers"]:
+        faults.append(f"{len(done)} lines in the journal for {counts}")
+
+
+with Daemon(vram_mib=12, conversation_cache_mib=10, conversation_cache_slots=10, root_min=128, log_level="info") as daemon:
     clients = [threading.Thread(target=client, args=(daemon, i)) for i in range(N_CLIENTS)]
     for c in clients:
         c.start()
     for c in clients:
         c.join()
     check_told(daemon)
+    check_journal(daemon)
 print("\n".join(faults + [f"{counts}, {len(faults)} faults"]))
 sys.exit(1 if faults or counts["answers"] < N_CLIENTS else 0)
