@@ -111,7 +111,7 @@ static size_t convert(uint32_t cp, enum jcase how, bool starts, char out[4])
 static bool ends_word(uint32_t cp, enum jcase how)
 {
     if (how == JC_TITLE)
-        return unicode_class_of(cp) != UNICODE_LETTER;
+        return !unicode_is(cp, UNICODE_LETTERS);
     return how == JC_WORDS && (jstr_is_space(cp) || (cp && cp < 0x80 && strchr("-({[<", (int)cp)));
 }
 

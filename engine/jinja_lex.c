@@ -247,9 +247,9 @@ static size_t name_length(const struct lexer *x, size_t p)
             if (!is_letter && c != '_' && !(p > begin && is_digit((char)c)))
                 break;
         } else {
-            enum unicode_class cls = unicode_class_of(utf8_decode(x->s + p, x->n - p, &len));
+            uint32_t cp = utf8_decode(x->s + p, x->n - p, &len);
 
-            if (cls != UNICODE_LETTER && !(p > begin && cls == UNICODE_MARK))
+            if (!unicode_is(cp, UNICODE_LETTERS | (p > begin ? UNICODE_MARKS : 0)))
                 break;
         }
         p += len;

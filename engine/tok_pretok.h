@@ -2,11 +2,14 @@
 /*
  * Pre-tokenizers: the cuts that byte-level BPE never merges across.
  *
- * Each is a scanner written by hand that does what the regular expressions of the model's
- * training did, in time linear in the text.  Families that differ only in name share one.
+ * What the regular expressions of a model's training cut is done by scanners (tok_scan.h), in time
+ * linear in the text; a pre-tokenizer is a list of them, each of which sees only what the ones before
+ * left.  Families that differ only in name share one.
  */
 #ifndef ENGINE_TOK_PRETOK_H
 #define ENGINE_TOK_PRETOK_H
+
+#include "engine/tok_scan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,6 +21,17 @@ enum pretok_kind {
     PRETOK_LLAMA3,  /* digits in threes */
     PRETOK_QWEN2,   /* as llama3, every digit apart */
     PRETOK_QWEN35,  /* as qwen2, marks count as letters */
+    PRETOK_SEED_CODER,
+    PRETOK_FALCON,
+    PRETOK_DEEPSEEK_CODER,
+    PRETOK_DEEPSEEK_LLM,
+    PRETOK_DEEPSEEK_V3,
+    PRETOK_TEKKEN, /* words begin with upper case */
+    PRETOK_GPT4O,  /* the same, contractions stay with their word */
+    PRETOK_TINY_AYA,
+    PRETOK_PORO,
+    PRETOK_VIKING,
+    PRETOK_SUPERBPE, /* nothing but numbers is cut */
     PRETOK_N,
 };
 
@@ -32,15 +46,13 @@ struct pretok_rule {
 /* NULL for a name that is not known here. */
 const struct pretok_rule *pretok_find(const char *name, size_t n);
 
-struct pretok_scan {
-    enum pretok_kind kind;
-    const char *s; /* borrowed, valid UTF-8 */
-    size_t n;
-    size_t pos; /* where the next piece begins; done when pos == n */
+enum { PRETOK_MAX_SCANS = 6 };
 
-    /* Patterns applied one after the other see only what the ones before left: where that ends. */
-    size_t segment_end, number_end;
-    bool punctuation;
+struct pretok_scan {
+    scan_fn *const *scans; /* static, NULL behind the last one */
+    struct scan_text text;
+    size_t pos;                    /* where the next piece begins; done when pos == text.n */
+    size_t ends[PRETOK_MAX_SCANS]; /* of the segment that each scanner is in */
 };
 
 void pretok_init(struct pretok_scan *p, enum pretok_kind kind, const char *s, size_t n);

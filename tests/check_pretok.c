@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scanners against known cuts (vectors/pretokenize.json), and the classes against their source.
+/*
+ * The scanners against known cuts (tests/data/pretokenize.json; pretok_random.json, or another file
+ * of pretok_vectors.py that STRATA_PRETOK_VECTORS names), and the classes against their source.
  */
 #include "engine/tok_pretok.h"
 
 #include "engine/tok_unicode.h"
 #include "tests/golden.h"
+#include "util/cleanup.h"
 #include "util/utf8.h"
 
 #include <check.h>
@@ -86,6 +89,59 @@ START_TEST(files_that_name_no_pretokenizer_are_cut_as_of_old)
 }
 END_TEST
 
+static const struct pretok_rule *must_find(const char *name)
+{
+    const struct pretok_rule *r = pretok_find(name, strlen(name));
+
+    ck_assert_msg(r, "%s is not known", name);
+    return r;
+}
+
+START_TEST(random_texts_are_cut_as_the_patterns_cut_them)
+{
+    const char *other = getenv("STRATA_PRETOK_VECTORS"), *cuts;
+    json_t *file =
+        json_load_file(other ? other : golden_path("pretok_random.json"), JSON_ALLOW_NUL, NULL);
+    json_t *v, *names;
+    size_t i, n = 0, n_bad = 0;
+
+    ck_assert_ptr_nonnull(file);
+    json_array_foreach(json_object_get(file, "cases"), i, v)
+    {
+        const json_t *text = json_array_get(v, 0);
+
+        json_object_foreach(json_array_get(v, 1), cuts, names)
+        {
+            CLEANUP(free_p) char *list = strdup(json_string_value(names));
+            char *rest = NULL;
+
+            for (char *f = strtok_r(list, " ", &rest); f; f = strtok_r(NULL, " ", &rest), n++) {
+                const char *want = cuts;
+                struct pretok_scan p;
+                size_t at = 0;
+
+                pretok_init(&p, must_find(f)->kind, json_string_value(text),
+                            json_string_length(text));
+                while (p.pos < p.text.n) {
+                    size_t end = pretok_next(&p);
+                    char *after;
+
+                    if (strtoul(want, &after, 10) != end - at)
+                        break;
+                    want = after;
+                    at = end;
+                }
+                if ((at != p.text.n || *want) && n_bad++ < 5)
+                    (void)fprintf(stderr, "case %zu, %s: differs behind byte %zu\n", i, f, at);
+            }
+        }
+    }
+    ck_assert_uint_eq(n_bad, 0);
+    ck_assert_uint_ge(n, 7200);
+    json_decref(file);
+}
+END_TEST
+
 START_TEST(names_find_their_family_and_unknown_ones_nothing)
 {
     static const struct {
@@ -97,14 +153,14 @@ START_TEST(names_find_their_family_and_unknown_ones_nothing)
         {"smollm", PRETOK_SMOLLM, false, false},   {"starcoder", PRETOK_SMOLLM, false, false},
         {"llama-bpe", PRETOK_LLAMA3, true, true},  {"falcon3", PRETOK_LLAMA3, true, true},
         {"dbrx", PRETOK_LLAMA3, false, false},     {"qwen2", PRETOK_QWEN2, false, false},
-        {"qwen35", PRETOK_QWEN35, false, false}};
-    static const char *const unknown[] = {"",       "qwen",   "qwen2 ",     "QWEN2",
-                                          "tekken", "gpt-4o", "deepseek-v3"};
+        {"qwen35", PRETOK_QWEN35, false, false},   {"tekken", PRETOK_TEKKEN, true, true},
+        {"gpt-4o", PRETOK_GPT4O, false, false}};
+    static const char *const unknown[] = {"",       "qwen",    "qwen2 ", "QWEN2",
+                                          "jais-2", "kimi-k2", "gemma4"};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        const struct pretok_rule *r = pretok_find(known[i].name, strlen(known[i].name));
+        const struct pretok_rule *r = must_find(known[i].name);
 
-        ck_assert_ptr_nonnull(r);
         ck_assert_int_eq(r->kind, known[i].kind);
         ck_assert_int_eq(r->ignore_merges, known[i].ignore_merges);
         ck_assert_int_eq(r->add_bos, known[i].add_bos);
@@ -114,9 +170,46 @@ START_TEST(names_find_their_family_and_unknown_ones_nothing)
 }
 END_TEST
 
+START_TEST(every_name_of_the_pattern_lists_is_known)
+{
+    json_t *file = json_load_file(golden_path("pretokenizers.json"), 0, NULL), *v, *alias;
+    const char *name;
+    size_t i, n = 0;
+
+    ck_assert_ptr_nonnull(file);
+    json_object_foreach(json_object_get(file, "patterns"), name, v)
+    {
+        (void)must_find(name);
+        n++;
+    }
+    json_object_foreach(json_object_get(file, "aliases"), name, v)
+    {
+        json_array_foreach(v, i, alias)
+        {
+            ck_assert_int_eq(must_find(json_string_value(alias))->kind, must_find(name)->kind);
+            n++;
+        }
+    }
+    ck_assert_uint_eq(n, 71);
+    json_decref(file);
+}
+END_TEST
+
 START_TEST(every_code_point_has_the_class_of_the_source_table)
 {
     static uint8_t want[0x110000];
+    static const struct {
+        const char *category;
+        uint8_t cls;
+    } classes[] = {
+        {"Lu", UNICODE_UPPER},         {"Lt", UNICODE_UPPER},        {"Ll", UNICODE_LOWER},
+        {"Lm", UNICODE_UNCASED},       {"Lo", UNICODE_UNCASED},      {"Mn", UNICODE_MARK},
+        {"Mc", UNICODE_MARK},          {"Me", UNICODE_MARK},         {"Nd", UNICODE_DIGIT},
+        {"Nl", UNICODE_LETTER_NUMBER}, {"No", UNICODE_OTHER_NUMBER}, {"Pc", UNICODE_CONNECTOR},
+        {"Pd", UNICODE_PUNCTUATION},   {"Ps", UNICODE_PUNCTUATION},  {"Pe", UNICODE_PUNCTUATION},
+        {"Pi", UNICODE_PUNCTUATION},   {"Pf", UNICODE_PUNCTUATION},  {"Po", UNICODE_PUNCTUATION},
+        {"Sm", UNICODE_SYMBOL},        {"Sc", UNICODE_SYMBOL},       {"Sk", UNICODE_SYMBOL},
+        {"So", UNICODE_SYMBOL}};
     static const uint32_t spaces[][2] = {
         {0x9, 0xD},       {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
         {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
@@ -129,13 +222,16 @@ START_TEST(every_code_point_has_the_class_of_the_source_table)
     f = fopen(path, "re");
     ck_assert_ptr_nonnull(f);
     while (fgets(line, sizeof(line), f)) {
-        static const char letters[] = "?LMNPS";
+        uint8_t cls = UNICODE_OTHER;
 
         if (sscanf(line, "%x %x %7s", &lo, &hi, category) != 3)
             continue;
-        ck_assert(hi < 0x110000 && strchr(letters, category[0]));
+        for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+            if (strcmp(classes[i].category, category) == 0)
+                cls = classes[i].cls;
+        ck_assert(hi < 0x110000 && cls != UNICODE_OTHER);
         for (uint32_t cp = lo; cp <= hi; cp++)
-            want[cp] = (uint8_t)(strchr(letters, category[0]) - letters);
+            want[cp] = cls;
         n_ranges++;
     }
     (void)fclose(f);
@@ -181,6 +277,61 @@ START_TEST(pieces_are_whole_characters_and_cover_the_text)
 }
 END_TEST
 
+/*
+ * Whatever the pattern, a long run costs what a short one does for each character: with time that
+ * grows with the square these would take hours.
+ */
+START_TEST(long_runs_of_anything_are_cut_in_linear_time)
+{
+    static const char *const units[] = {" ",
+                                        "a",
+                                        "A",
+                                        "\xE3\x81\x82",
+                                        "\xCC\x81",
+                                        "7",
+                                        "\n",
+                                        "\xC2\xBD",
+                                        "!",
+                                        "\x01",
+                                        " \n",
+                                        "\xE3\x81\x82"
+                                        "A",
+                                        "\xCC\x81"
+                                        "A",
+                                        "7a",
+                                        "12\xC2\xBD",
+                                        "'",
+                                        "\t ",
+                                        "A ",
+                                        "\xE3\x80\x80",
+                                        "/\n"};
+    const size_t n = 1 << 20;
+    char *s = malloc(n + 16);
+
+    ck_assert_ptr_nonnull(s);
+    for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
+        size_t len = strlen(units[u]), end = 0;
+
+        while (end < n) {
+            memcpy(s + end, units[u], len);
+            end += len;
+        }
+        /* What ends the run decides about all of it. */
+        for (int last = getenv("STRATA_TEST_SHORT") ? 1 : 0; last < 2; last++) {
+            s[end] = 'x';
+            for (int kind = 0; kind < PRETOK_N; kind++) {
+                struct pretok_scan p;
+
+                pretok_init(&p, (enum pretok_kind)kind, s, end + (size_t)last);
+                while (p.pos < p.text.n)
+                    (void)pretok_next(&p);
+            }
+        }
+    }
+    free(s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("pretok");
@@ -190,6 +341,9 @@ int main(void)
 
     tcase_add_test(t, known_texts_are_cut_where_they_should_be);
     tcase_add_test(t, files_that_name_no_pretokenizer_are_cut_as_of_old);
+    tcase_add_test(t, random_texts_are_cut_as_the_patterns_cut_them);
+    tcase_add_test(t, every_name_of_the_pattern_lists_is_known);
+    tcase_add_test(t, long_runs_of_anything_are_cut_in_linear_time);
     tcase_add_test(t, names_find_their_family_and_unknown_ones_nothing);
     tcase_add_test(t, every_code_point_has_the_class_of_the_source_table);
     tcase_add_loop_test(t, pieces_are_whole_characters_and_cover_the_text, 0, 16);
