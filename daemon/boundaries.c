@@ -112,7 +112,7 @@ static void read_head(struct walk *w, size_t i, char head[HEAD_BYTES + 1])
 
     for (size_t k = i + 1; k < end && len < HEAD_BYTES && !opener_at(w, k); k++) {
         size_t n;
-        const char *s = tokenizer_piece(w->tokenizer, w->ids[k], true, &n);
+        const char *s = tokenizer_piece_after(w->tokenizer, w->ids[k - 1], w->ids[k], true, &n);
 
         n = n > HEAD_BYTES - len ? HEAD_BYTES - len : n;
         memcpy(head + len, s, n);

@@ -215,7 +215,7 @@ static uint32_t tokens_before(const struct tokenizer *t, const struct token_list
     size_t at = 0, i = 0, len;
 
     for (; i < ids->n; i++) {
-        (void)tokenizer_piece(t, ids->ids[i], true, &len);
+        (void)tokenizer_piece_after(t, i ? ids->ids[i - 1] : -1, ids->ids[i], true, &len);
         if (at + len > bytes)
             break;
         at += len;

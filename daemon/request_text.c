@@ -182,14 +182,18 @@ int request_put_token(struct request *r, const struct tokenizer *t, const struct
     const size_t from = r->held.len;
     const uint8_t n_utf8 = r->utf8.n_held;
     const char *piece;
+    int32_t before;
     size_t n;
     int rc;
 
+    before = r->n_tokens   ? r->tokens[r->n_tokens - 1].id
+             : r->prompt.n ? r->prompt.ids[r->prompt.n - 1]
+                           : -1;
     rc = add_token(r, s);
     if (rc < 0 || s->end)
         return rc;
 
-    piece = tokenizer_piece(t, s->id, false, &n);
+    piece = tokenizer_piece_after(t, before, s->id, false, &n);
     if (n > 0) {
         rc = utf8_stream_put(&r->utf8, piece, n, &r->held);
         if (rc < 0)

@@ -31,6 +31,7 @@ int bpe_init(struct bpe *b, uint32_t n_vocab, size_t n_bytes)
         return -ENOMEM;
     }
     b->off[0] = 0;
+    memset(b->byte_id, 0xFF, sizeof(b->byte_id));
     b->slot_mask = (uint32_t)(n_slots - 1);
     memset(b->slots, 0xFF, n_slots * sizeof(*b->slots));
     return 0;
@@ -159,6 +160,11 @@ static int intern(struct bpe *b, const char *s, size_t n, uint32_t tag, uint32_t
     return 0;
 }
 
+int bpe_intern(struct bpe *b, const char *s, size_t n, uint32_t *ret)
+{
+    return intern(b, s, n, tag_of(b, s, n), ret);
+}
+
 int bpe_add_token(struct bpe *b, const char *s, size_t n, bool mergeable)
 {
     struct bpe_slot *slot;
@@ -180,16 +186,21 @@ int bpe_add_token(struct bpe *b, const char *s, size_t n, bool mergeable)
 
 int bpe_start_merges(struct bpe *b, uint64_t n_merges)
 {
-    uint64_t n = 256;
-
     assert(b->n_sym == b->n_vocab);
     for (unsigned int i = 0; i < 256; i++) {
         char c = (char)i;
-        int r = intern(b, &c, 1, tag_of(b, &c, 1), &b->byte_sym[i]);
+        int r = bpe_intern(b, &c, 1, &b->byte_sym[i]);
 
         if (r < 0)
             return r;
+        b->byte_id[i] = b->byte_sym[i] < b->n_vocab ? (int32_t)b->byte_sym[i] : -1;
     }
+    return bpe_make_merges(b, n_merges);
+}
+
+int bpe_make_merges(struct bpe *b, uint64_t n_merges)
+{
+    uint64_t n = 256;
 
     /* At most two thirds full: a miss, the common answer, then looks at few entries. */
     if (n_merges > UINT32_MAX / 2)

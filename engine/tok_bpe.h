@@ -29,7 +29,7 @@ struct bpe_slot {
 
 struct bpe_merge {
     uint32_t left, right;  /* left BPE_NONE: free, and so are the others */
-    uint32_t rank, joined; /* a pair has one rank, a rank one pair */
+    uint32_t rank, joined; /* a pair has one rank */
 };
 
 struct bpe {
@@ -44,7 +44,9 @@ struct bpe {
     uint32_t slot_mask, n_slots_used;
     struct bpe_merge *merges; /* owned */
     uint32_t merge_mask;
-    uint32_t byte_sym[256];
+    uint32_t byte_sym[256]; /* what a byte begins as; BPE_NONE: as byte_id says */
+    int32_t byte_id[256];   /* the token for a byte that no other token covers; -1: it is dropped */
+    bool by_char;           /* pieces begin as characters (tok_spm.h), not as bytes */
 };
 
 /* Room is made for n_vocab tokens of n_bytes bytes in all.  0 or -ENOMEM. */
@@ -57,8 +59,13 @@ void bpe_done(struct bpe *b);
  */
 int bpe_add_token(struct bpe *b, const char *s, size_t n, bool mergeable);
 
-/* After the tokens: the symbols of the 256 bytes, and room for n_merges merges.  The same errors.
- */
+/* The symbol of these bytes; a private one is made when there is none.  The same errors. */
+int bpe_intern(struct bpe *b, const char *s, size_t n, uint32_t *ret);
+
+/* Room for n_merges merges, once.  The same errors. */
+int bpe_make_merges(struct bpe *b, uint64_t n_merges);
+
+/* After the tokens: the symbols of the 256 bytes, and bpe_make_merges. */
 int bpe_start_merges(struct bpe *b, uint64_t n_merges);
 
 /* A merge as text: the left symbol's bytes, then the right one's, at `at` of some buffer. */
@@ -115,8 +122,9 @@ int bpe_work_init(struct bpe_work *w, size_t n_text);
 void bpe_work_done(struct bpe_work *w);
 
 /*
- * Appends the ids of one piece of 1 .. 2^31 bytes.  With `whole_first` a piece that is a token is
- * taken as it is.  Bytes that no token covers are dropped.  0 or -ENOMEM.
+ * Appends the ids of one piece of 1 .. 2^31 bytes, with by_char of valid UTF-8.  With `whole_first`
+ * a piece that is a token is taken as it is.  Bytes that no token covers become byte_id.  0 or
+ * -ENOMEM.
  */
 int bpe_encode(const struct bpe *b, struct bpe_work *w, const char *s, size_t n, bool whole_first,
                struct token_list *out);

@@ -6,15 +6,18 @@
 #include "engine/tok_bpe.h"
 #include "engine/tok_pretok.h"
 #include "engine/tok_special.h"
+#include "engine/tok_spm.h"
 #include "engine/tokenizer.h"
 
 struct tokenizer {
     struct bpe bpe;                 /* texts and merges; a special token's text is literal */
     uint8_t *kinds;                 /* owned, [n_vocab] enum token_kind */
-    const struct pretok_rule *rule; /* static */
-    struct special_set special;     /* control, unknown and user-defined tokens */
-    struct special_set user;        /* the user-defined ones, found in any text */
-    int32_t *end_ids;               /* owned, ascending */
+    const struct pretok_rule *rule; /* static; NULL: SentencePiece, which `cuts` serves */
+    struct spm_cuts cuts;
+    bool add_space_prefix;      /* text that begins, or follows a special token, gets a space */
+    struct special_set special; /* control, unknown and user-defined tokens */
+    struct special_set user;    /* the user-defined ones, found in any text */
+    int32_t *end_ids;           /* owned, ascending */
     size_t n_end_ids;
     int32_t bos, eos; /* -1: none */
     bool add_bos, add_eos;

@@ -71,6 +71,26 @@ static int unmap(struct gguf_str text, struct buf *out, bool *ret_pure)
     return 0;
 }
 
+/*
+ * Text of a SentencePiece vocabulary with spaces for U+2581, appended to `out`.  *ret_pure says
+ * whether merging can produce it: a space itself occurs in no text that is looked up there.
+ */
+static int with_spaces(struct gguf_str text, struct buf *out, bool *ret_pure)
+{
+    size_t begin = out->len;
+    int r = 0;
+
+    for (size_t i = 0, len; i < text.n && r >= 0; i += len) {
+        bool space = text.n - i >= 3 && memcmp(text.s + i, "\xE2\x96\x81", 3) == 0;
+
+        len = space ? 3 : 1;
+        r = buf_add(out, space ? " " : text.s + i, 1);
+    }
+    *ret_pure = text.n && !memchr(text.s, ' ', text.n) && out->len - begin <= SPM_MAX_BYTES &&
+                utf8_is_valid(text.s, text.n);
+    return r < 0 ? r : 0;
+}
+
 /* "<0x41>": what tokens of kind TOKEN_BYTE look like. */
 static bool parse_byte_token(struct gguf_str text, char *ret)
 {
@@ -100,11 +120,13 @@ static int check_model(const struct gguf *g, struct tokenizer *t, struct err_tex
         return r;
     if (r == 0)
         return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.model is missing", gguf_name(g));
+    if (name.n == 5 && memcmp(name.s, "llama", 5) == 0)
+        return 0;
     if (name.n != 4 || memcmp(name.s, "gpt2", 4) != 0)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "%s: tokenizer.ggml.model \"%s\" is not supported, only \"gpt2\" (byte-level BPE)",
-            gguf_name(g), err_escape(shown, sizeof(shown), name.s, name.n));
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s: tokenizer.ggml.model \"%s\" is not supported, only \"gpt2\" "
+                       "(byte-level BPE) and \"llama\" (SentencePiece)",
+                       gguf_name(g), err_escape(shown, sizeof(shown), name.s, name.n));
 
     r = gguf_get_str(g, "tokenizer.ggml.pre", &name, e);
     if (r < 0)
@@ -204,9 +226,11 @@ static int load_tokens(const struct gguf *g, struct tokenizer *t, struct named *
 
         if (t->kinds[i] == TOKEN_BYTE && parse_byte_token(text, &byte)) {
             text = (struct gguf_str){&byte, 1};
+            if (t->bpe.byte_id[(unsigned char)byte] < 0)
+                t->bpe.byte_id[(unsigned char)byte] = (int32_t)i;
         } else if (t->kinds[i] == TOKEN_NORMAL || t->kinds[i] == TOKEN_BYTE) {
             buf_clear(&raw);
-            r = unmap(text, &raw, &mergeable);
+            r = t->rule ? unmap(text, &raw, &mergeable) : with_spaces(text, &raw, &mergeable);
             if (r < 0)
                 return err_set(e, r, "%s: tokenizer: %s", gguf_name(g), err_str(r));
             text = (struct gguf_str){raw.data, raw.len};
@@ -287,6 +311,34 @@ static int load_merges(const struct gguf *g, struct tokenizer *t, struct err_tex
     }
     if (r < 0)
         return err_set(e, r, "%s: tokenizer.ggml.merges: %s", gguf_name(g), err_str(r));
+    return 0;
+}
+
+/* What stands for merges in a SentencePiece vocabulary. */
+static int load_scores(const struct gguf *g, struct tokenizer *t, struct err_text *e)
+{
+    CLEANUP(free_p) float *scores = calloc(t->bpe.n_vocab, sizeof(*scores));
+    struct gguf_array a = {0};
+    int r = gguf_get_array(g, "tokenizer.ggml.scores", &a, e);
+
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.scores is missing", gguf_name(g));
+    if (a.n < t->bpe.n_vocab)
+        return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.scores has %llu elements for %u tokens",
+                       gguf_name(g), (unsigned long long)a.n, t->bpe.n_vocab);
+    for (uint32_t i = 0; i < t->bpe.n_vocab && scores; i++) {
+        double v;
+
+        if (!gguf_array_f64(&a, i, &v))
+            return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.scores is not an array of numbers",
+                           gguf_name(g));
+        scores[i] = (float)v;
+    }
+    r = scores ? spm_build(&t->bpe, scores, &t->cuts) : -ENOMEM;
+    if (r < 0)
+        return err_set(e, r, "%s: tokenizer.ggml.scores: %s", gguf_name(g), err_str(r));
     return 0;
 }
 
@@ -389,19 +441,32 @@ static int load_ends(const struct gguf *g, struct tokenizer *t, const struct nam
     return 0;
 }
 
+/* The format's default for files without the key; there it is a control token or means nothing. */
+static int32_t control_or_none(const struct tokenizer *t, int32_t id)
+{
+    return tokenizer_kind(t, id) == TOKEN_CONTROL ? id : -1;
+}
+
 static int load_bos_eos(const struct gguf *g, struct tokenizer *t, struct err_text *e)
 {
-    /* The format's default for files without the key; there it is a control token or means nothing.
-     */
-    enum { DEFAULT_ID = 11 };
-    int32_t fallback =
-        t->bpe.n_vocab > DEFAULT_ID && t->kinds[DEFAULT_ID] == TOKEN_CONTROL ? DEFAULT_ID : -1;
+    int32_t unknown = 0;
     int r;
 
-    t->bos = t->eos = fallback;
+    t->bos = control_or_none(t, t->rule ? 11 : 1);
+    t->eos = control_or_none(t, t->rule ? 11 : 2);
     (void)special_id(g, t, "bos", &t->bos);
     (void)special_id(g, t, "eos", &t->eos);
-    t->add_bos = t->rule->add_bos;
+    t->add_bos = !t->rule || t->rule->add_bos;
+    if (!t->rule) {
+        (void)special_id(g, t, "unknown", &unknown);
+        for (int i = 0; i < 256; i++)
+            if (t->bpe.byte_id[i] < 0)
+                t->bpe.byte_id[i] = unknown;
+        t->add_space_prefix = true;
+        r = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &t->add_space_prefix, e);
+        if (r < 0)
+            return r;
+    }
     r = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->add_bos, e);
     if (r < 0)
         return r;
@@ -428,7 +493,7 @@ int tokenizer_new(const struct gguf *g, struct tokenizer **ret, struct err_text 
     r = load_tokens(g, t, &named, e);
     if (r < 0)
         return r;
-    r = load_merges(g, t, e);
+    r = t->rule ? load_merges(g, t, e) : load_scores(g, t, e);
     if (r < 0)
         return r;
     r = load_bos_eos(g, t, e);

@@ -147,8 +147,8 @@ static void sift_up(struct bpe_work *w, size_t i)
 
 /*
  * The same result in n log n: a heap of (rank, position), positions in a linked list.  An entry is
- * stale when the pair at its position now has another rank; equal ranks mean equal pairs, since a
- * pair has one rank and a rank one pair.
+ * stale when the pair at its position now has another rank.  One that another pair of that rank
+ * has come under (scores may be equal) does what that pair's own entry would do.
  */
 static size_t merge_long(const struct bpe *b, struct bpe_work *w, size_t n)
 {
@@ -211,15 +211,39 @@ static int emit(const struct bpe *b, uint32_t sym, struct token_list *out)
 
     if (sym < b->n_vocab)
         return token_list_add(out, (int32_t)sym);
+    if (sym == NONE)
+        return 0;
     s = bpe_bytes(b, sym, &n);
     for (size_t i = 0; i < n; i++) {
-        uint32_t byte = b->byte_sym[(unsigned char)s[i]];
-        int r = byte < b->n_vocab ? token_list_add(out, (int32_t)byte) : 0;
+        int32_t id = b->byte_id[(unsigned char)s[i]];
+        int r = id >= 0 ? token_list_add(out, id) : 0;
 
         if (r < 0)
             return r;
     }
     return 0;
+}
+
+/* What merging begins with; returns how many symbols that is. */
+static size_t start(const struct bpe *b, struct bpe_work *w, const char *s, size_t n)
+{
+    size_t n_sym = 0;
+
+    for (size_t i = 0, end; i < n; i = end) {
+        uint32_t sym = b->byte_sym[(unsigned char)s[i]];
+
+        end = i + 1;
+        while (b->by_char && end < n && ((unsigned char)s[end] & 0xC0) == 0x80)
+            end++;
+        if (end - i > 1)
+            sym = bpe_find(b, s + i, end - i);
+        if (sym != NONE)
+            w->sym[n_sym++] = sym;
+        else
+            while (i < end)
+                w->sym[n_sym++] = (uint32_t)b->byte_id[(unsigned char)s[i++]];
+    }
+    return n_sym;
 }
 
 static int encode_uncached(const struct bpe *b, struct bpe_work *w, const char *s, size_t n,
@@ -236,8 +260,7 @@ static int encode_uncached(const struct bpe *b, struct bpe_work *w, const char *
     r = work_reserve(w, n);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < n; i++)
-        w->sym[i] = b->byte_sym[(unsigned char)s[i]];
+    n = start(b, w, s, n);
     n = n <= SHORT_PIECE ? merge_short(b, w, n) : merge_long(b, w, n);
     for (size_t i = 0; i < n; i++) {
         r = emit(b, w->sym[i], out);

@@ -3,8 +3,8 @@
  * Pre-tokenizers: the cuts that byte-level BPE never merges across.
  *
  * What the regular expressions of a model's training cut is done by scanners (tok_scan.h), in time
- * linear in the text; a pre-tokenizer is a list of them, each of which sees only what the ones before
- * left.  Families that differ only in name share one.
+ * linear in the text; a pre-tokenizer is a list of them, each of which sees only what the ones
+ * before left.  Families that differ only in name share one.
  */
 #ifndef ENGINE_TOK_PRETOK_H
 #define ENGINE_TOK_PRETOK_H

@@ -64,12 +64,47 @@ static int repair(const char *s, size_t n, struct buf *out)
     return 0;
 }
 
+/* Text as a SentencePiece vocabulary wants it: U+2581 is a space, and one may come in front. */
+static int respace(const struct tokenizer *t, const char *s, size_t n, struct buf *out)
+{
+    static const char mark[] = "\xE2\x96\x81";
+    int r = buf_add(out, " ", t->add_space_prefix);
+
+    while (r >= 0 && n > 0) {
+        const char *at = memmem(s, n, mark, 3);
+        size_t run = at ? (size_t)(at - s) : n;
+
+        r = buf_add(out, s, run);
+        if (r >= 0 && at)
+            r = buf_add(out, " ", 1);
+        s += at ? run + 3 : run;
+        n -= at ? run + 3 : run;
+    }
+    return r;
+}
+
+static int encode_spm(const struct tokenizer *t, struct bpe_work *w, const char *text,
+                      size_t n_text, struct token_list *out)
+{
+    CLEANUP(buf_done) struct buf b = {0};
+    int r = respace(t, text, n_text, &b);
+
+    for (size_t i = 0, end; i < b.len && r >= 0; i = end) {
+        end = spm_next(&t->cuts, b.data, b.len, i);
+        r = bpe_encode(&t->bpe, w, b.data + i, end - i, false, out);
+    }
+    return r < 0 ? r : 0;
+}
+
 /* Text without special tokens. */
 static int encode_plain(const struct tokenizer *t, struct bpe_work *w, const char *s, size_t n,
                         struct token_list *out)
 {
     CLEANUP(buf_done) struct buf repaired = {0};
     struct pretok_scan scan;
+
+    if (n == 0)
+        return 0;
 
     if (!utf8_is_valid(s, n)) {
         int r = repair(s, n, &repaired);
@@ -79,6 +114,8 @@ static int encode_plain(const struct tokenizer *t, struct bpe_work *w, const cha
         s = repaired.data;
         n = repaired.len;
     }
+    if (!t->rule)
+        return encode_spm(t, w, s, n, out);
     pretok_init(&scan, t->rule->kind, s, n);
     while (scan.pos < n) {
         size_t begin = scan.pos, end = pretok_next(&scan);
@@ -173,6 +210,21 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special,
     return bpe_bytes(&t->bpe, (uint32_t)id, ret_n);
 }
 
+const char *tokenizer_piece_after(const struct tokenizer *t, int32_t before, int32_t id,
+                                  bool special, size_t *ret_n)
+{
+    const char *s = tokenizer_piece(t, id, special, ret_n);
+
+    if (!t->add_space_prefix || *ret_n == 0 || *s != ' ' || tokenizer_kind(t, id) == TOKEN_USER)
+        return s;
+    /* A token that is found by its text ends a stretch of text, and the next gets a space. */
+    if (before >= 0 && tokenizer_kind(t, before) != TOKEN_CONTROL &&
+        tokenizer_kind(t, before) != TOKEN_USER && tokenizer_kind(t, before) != TOKEN_UNKNOWN)
+        return s;
+    --*ret_n;
+    return s + 1;
+}
+
 int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
                      struct buf *out)
 {
@@ -180,7 +232,7 @@ int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bo
 
     for (size_t i = 0; i < n; i++) {
         size_t len;
-        const char *s = tokenizer_piece(t, ids[i], special, &len);
+        const char *s = tokenizer_piece_after(t, i ? ids[i - 1] : -1, ids[i], special, &len);
         int r = buf_add(out, s, len);
 
         if (r < 0) {

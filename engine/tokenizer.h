@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text to token ids and back: byte-level BPE with the pre-tokenizers of models.md 5.4.
+ * Text to token ids and back: byte-level BPE with the pre-tokenizers of tok_pretok.h, and
+ * SentencePiece with byte fallback (tok_spm.h).
  *
  * Built from the untrusted arrays of a GGUF file.  Immutable after tokenizer_new, so that the
  * front threads share one; encoding allocates only what its input justifies and takes
@@ -37,7 +38,7 @@ void token_list_done(struct token_list *l);
 int token_list_add(struct token_list *l, int32_t id);
 
 /*
- * ERR_UNSUPPORTED by name for another tokenizer model (SPM, WordPiece, …) or an unknown
+ * ERR_UNSUPPORTED by name for another tokenizer model (WordPiece, Unigram, …) or an unknown
  * pre-tokenizer; ERR_DAMAGED for arrays that contradict each other; ERR_CAPACITY past 4 GiB of
  * text; -ENOMEM.
  */
@@ -63,8 +64,9 @@ struct tokenize_options {
     size_t n_data;
 };
 /*
- * Appends to `out`.  `text` may hold any bytes; an undecodable byte reads as U+FFFD.  0, -ENOMEM,
- * or -E2BIG past 1 GiB; `out` is as before on failure.
+ * Appends to `out`.  `text` may hold any bytes; an undecodable byte reads as U+FFFD, and for a
+ * SentencePiece vocabulary U+2581 as a space.  0, -ENOMEM, or -E2BIG past 1 GiB; `out` is as before
+ * on failure.
  */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
                      const struct tokenize_options *o, struct token_list *out);
@@ -75,6 +77,14 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
  * nothing.
  */
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, size_t *ret_n);
+
+/*
+ * The same of a token that follows another (-1: that begins a text): without the space that
+ * SentencePiece vocabularies put before text that begins or follows a special token.  The pieces of
+ * an encoded text are this text.
+ */
+const char *tokenizer_piece_after(const struct tokenizer *t, int32_t before, int32_t id,
+                                  bool special, size_t *ret_n);
 
 /*
  * Whole text, raw bytes; invalid UTF-8 is for the caller to repair (utf8_stream).  0, or buf's

@@ -6,8 +6,10 @@
  */
 #include "engine/jinja.h"
 
+#include "tests/fetched.h"
 #include "tests/golden.h"
 #include "tests/jinja_values.h"
+#include "util/buf.h"
 #include "util/cleanup.h"
 #include "util/err.h"
 #include "util/sha256.h"
@@ -17,51 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 
-enum { SKIPPED = 77, N_RENDERINGS = 80, N_TEMPLATES = 10 };
-
-static char folder[4096];
-
-/* 0, or the exit status of the program. */
-static int fetch(void)
-{
-    const char *given = getenv("STRATA_TEMPLATES"), *build = getenv("BUILDDIR");
-    char command[9000];
-    int status;
-
-    if (given) {
-        (void)snprintf(folder, sizeof(folder), "%s", given);
-        return 0;
-    }
-    (void)snprintf(folder, sizeof(folder), "%s/tests/templates", build ? build : ".");
-    (void)snprintf(command, sizeof(command), "python3 '%s' '%s'", golden_path("fetch-templates"),
-                   folder);
-    status = system(command);
-    if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
-    if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 1)
-        return EXIT_FAILURE; /* came, but is not what it should be */
-    (void)fprintf(stderr, "check_jinja_templates: SKIPPED: the templates could not be fetched\n");
-    return SKIPPED;
-}
-
-static char *load(const char *name, size_t *ret_n)
-{
-    char path[8192], *text = NULL;
-    FILE *f;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
-    f = fopen(path, "re");
-    if (!f)
-        return NULL;
-    text = malloc(1 << 20);
-    if (text)
-        *ret_n = fread(text, 1, 1 << 20, f);
-    (void)fclose(f);
-    return text;
-}
+enum { N_RENDERINGS = 80, N_TEMPLATES = 10 };
 
 static int64_t day(void)
 {
@@ -75,21 +35,21 @@ static int check_rendering(const json_t *result, const json_t *variables)
 {
     const char *name = json_string_value(json_object_get(result, "template"));
     const char *want = json_string_value(json_object_get(result, "sha256"));
-    CLEANUP(free_p) char *source = NULL;
+    CLEANUP(buf_done) struct buf source = {0};
     struct jinja_limits limits = {.now = day()};
     struct jinja_output out = {0};
     struct err_text e = {""};
     struct jinja_value *globals = jinja_from_json(variables);
     struct jinja *t = NULL;
     char hex[65] = "";
-    size_t n = 0;
     int r, failed;
 
-    source = load(name, &n);
     jinja_set_text(globals, "bos_token", "<BOS>");
     jinja_set_text(globals, "eos_token", "<EOS>");
     jinja_set(globals, "add_generation_prompt", jinja_bool(true));
-    r = source ? jinja_compile(source, n, &t, &e) : -ENOENT;
+    r = fetched_read(&source, "%s", name);
+    if (r == 0)
+        r = jinja_compile(source.data, source.len, &t, &e);
     if (r == 0)
         r = jinja_render(t, globals, &limits, &out, &e);
     if (r == 0)
@@ -108,13 +68,11 @@ static int check_rendering(const json_t *result, const json_t *variables)
 static int check_source(const json_t *result)
 {
     const char *name = json_string_value(json_object_get(result, "template"));
-    CLEANUP(free_p) char *source = NULL;
-    size_t n = 0;
+    CLEANUP(buf_done) struct buf source = {0};
     char hex[65] = "";
 
-    source = load(name, &n);
-    if (source)
-        sha256_hex(source, n, hex);
+    if (fetched_read(&source, "%s", name) == 0)
+        sha256_hex(source.data, source.len, hex);
     if (strcmp(hex, json_string_value(json_object_get(result, "template_sha256"))) == 0)
         return 0;
     (void)fprintf(stderr, "%s is not the template that was rendered\n", name);
@@ -124,7 +82,7 @@ static int check_source(const json_t *result)
 int main(void)
 {
     json_t *file = json_load_file(golden_path("chat_render.json"), 0, NULL), *v;
-    int failed = fetch(), n_renderings = 0, n_templates = 0;
+    int failed = fetched_folder("check_jinja_templates"), n_renderings = 0, n_templates = 0;
     size_t i;
 
     if (failed) {

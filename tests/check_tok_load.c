@@ -39,11 +39,6 @@ static void no_model(struct tokfix *f)
     ggufw_drop(&f->w, "tokenizer.ggml.model");
 }
 
-static void spm(struct tokfix *f)
-{
-    ggufw_str(&f->w, "tokenizer.ggml.model", "llama");
-}
-
 static void odd_model(struct tokfix *f)
 {
     ggufw_str(&f->w, "tokenizer.ggml.model", "\"\n\x1b[31m");
@@ -59,9 +54,23 @@ static void unknown_pre(struct tokfix *f)
     ggufw_str(&f->w, "tokenizer.ggml.pre", "qwen99");
 }
 
-static void encoder_pre(struct tokfix *f)
+static void spm_without_scores(struct tokfix *f)
 {
-    ggufw_str(&f->w, "tokenizer.ggml.pre", "roberta-bpe");
+    ggufw_str(&f->w, "tokenizer.ggml.model", "llama");
+}
+
+static void spm_with_one_score(struct tokfix *f)
+{
+    spm_without_scores(f);
+    ggufw_array(&f->w, "tokenizer.ggml.scores", GGUFW_F32, 1, "1234", 4);
+}
+
+static void spm_with_words_as_scores(struct tokfix *f)
+{
+    spm_without_scores(f);
+    STRINGS(f, "tokenizer.ggml.tokens", "a", "b");
+    ggufw_drop(&f->w, "tokenizer.ggml.token_type");
+    STRINGS(f, "tokenizer.ggml.scores", "high", "low");
 }
 
 static void no_tokens(struct tokfix *f)
@@ -141,11 +150,12 @@ static const struct {
     const char *words[2];
 } faults[] = {
     {no_model, ERR_DAMAGED, {"tokenizer.ggml.model", "missing"}},
-    {spm, ERR_UNSUPPORTED, {"\"llama\"", "gpt2"}},
-    {odd_model, ERR_UNSUPPORTED, {"\\x1b", "gpt2"}},
+    {odd_model, ERR_UNSUPPORTED, {"\\x1b", "SentencePiece"}},
     {model_is_a_number, 0, {"tokenizer.ggml.model", ""}},
     {unknown_pre, ERR_UNSUPPORTED, {"tokenizer.ggml.pre", "\"qwen99\""}},
-    {encoder_pre, ERR_UNSUPPORTED, {"tokenizer.ggml.pre", "\"roberta-bpe\""}},
+    {spm_without_scores, ERR_DAMAGED, {"tokenizer.ggml.scores", "missing"}},
+    {spm_with_one_score, ERR_DAMAGED, {"tokenizer.ggml.scores", "1 elements for 258"}},
+    {spm_with_words_as_scores, ERR_DAMAGED, {"tokenizer.ggml.scores", "numbers"}},
     {no_tokens, ERR_DAMAGED, {"tokenizer.ggml.tokens", "missing"}},
     {empty_tokens, ERR_DAMAGED, {"tokenizer.ggml.tokens", "0 elements"}},
     {tokens_are_numbers, ERR_DAMAGED, {"tokenizer.ggml.tokens", "strings"}},

@@ -129,6 +129,13 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
     return 0;
 }
 
+const char *tokenizer_piece_after(const struct tokenizer *t, int32_t before, int32_t id,
+                                  bool special, size_t *ret_n)
+{
+    (void)before;
+    return tokenizer_piece(t, id, special, ret_n);
+}
+
 int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
                      struct buf *out)
 {

@@ -6,6 +6,7 @@
 #include "util/cleanup.h"
 #include "util/utf8.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,35 @@ void tokfix_bytes(struct tokfix *f, const struct tokfix_token *more, size_t n_mo
     ggufw_array(&f->w, "tokenizer.ggml.token_type", GGUFW_I32, 256 + n_more, kinds.data, kinds.len);
     if (merges)
         ggufw_strs(&f->w, "tokenizer.ggml.merges", merges, n_merges);
+}
+
+void tokfix_spm(struct tokfix *f, const struct tokfix_piece *pieces, size_t n)
+{
+    static const struct tokfix_token first[] = {
+        {"<unk>", TOKEN_UNKNOWN}, {"<s>", TOKEN_CONTROL}, {"</s>", TOKEN_CONTROL}};
+    CLEANUP(buf_done) struct buf texts = {0}, kinds = {0}, scores = {0};
+    const size_t n_all = TOKFIX_BYTE + 256 + n;
+
+    for (size_t i = 0; i < n_all; i++) {
+        struct tokfix_piece p;
+        char byte[8];
+
+        if (i < TOKFIX_BYTE) {
+            p = (struct tokfix_piece){first[i].text, first[i].kind, 0};
+        } else if (i < TOKFIX_BYTE + 256) {
+            (void)snprintf(byte, sizeof(byte), "<0x%02X>", (unsigned int)(i - TOKFIX_BYTE));
+            p = (struct tokfix_piece){byte, TOKEN_BYTE, 0};
+        } else {
+            p = pieces[i - TOKFIX_BYTE - 256];
+        }
+        add_text(&texts, p.text, strlen(p.text));
+        add(&kinds, &p.kind, sizeof(p.kind));
+        add(&scores, &p.score, sizeof(p.score));
+    }
+    ggufw_str(&f->w, "tokenizer.ggml.model", "llama");
+    ggufw_array(&f->w, "tokenizer.ggml.tokens", GGUFW_STR, n_all, texts.data, texts.len);
+    ggufw_array(&f->w, "tokenizer.ggml.token_type", GGUFW_I32, n_all, kinds.data, kinds.len);
+    ggufw_array(&f->w, "tokenizer.ggml.scores", GGUFW_F32, n_all, scores.data, scores.len);
 }
 
 int tokfix_open(struct tokfix *f, struct err_text *e)

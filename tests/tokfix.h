@@ -32,6 +32,21 @@ struct tokfix_token {
 void tokfix_bytes(struct tokfix *f, const struct tokfix_token *more, size_t n_more,
                   const char *const *merges, size_t n_merges);
 
+/* A token of a SentencePiece vocabulary beyond the first 259. */
+struct tokfix_piece {
+    const char *text;
+    int32_t kind; /* enum token_kind */
+    float score;
+};
+
+enum { TOKFIX_BYTE = 3 }; /* the id of byte 0 */
+
+/*
+ * Model "llama" whose ids are <unk>, <s> and </s> (of their kinds), the 256 byte tokens, then
+ * `pieces`.
+ */
+void tokfix_spm(struct tokfix *f, const struct tokfix_piece *pieces, size_t n);
+
 /* Opens what was written so far: what gguf_open_bytes or tokenizer_new returns; f->tok is set on
  * success. */
 int tokfix_open(struct tokfix *f, struct err_text *e);

@@ -2,9 +2,12 @@
 /*
  * A tokenizer from arbitrary arrays, then text through it.
  *
- * The first byte chooses the pre-tokenizer.  Lines follow: "m" and a merge, or a digit (the kind)
- * and a token; from the first other line on everything is text.  The 256 bytes are always tokens,
- * so valid text must come back as it was, and any other text as if its bad bytes had been U+FFFD.
+ * The first byte chooses the pre-tokenizer, or a SentencePiece vocabulary with or without
+ * add_space_prefix.  Lines follow: "m" and a merge, or a digit (the kind) and a token (with
+ * SentencePiece the second counts more than the first, and so on); from the first other line on
+ * everything is text.  The 256 bytes are always tokens, so valid text must come back as it was, and
+ * any other text as if its bad bytes had been U+FFFD; SentencePiece cannot tell U+2581 from a
+ * space.
  */
 #include "engine/gguf.h"
 #include "engine/tokenizer.h"
@@ -18,7 +21,21 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_text(const struct tokenizer *t, const char *s, size_t n, bool parse_special)
+static void set_spaces(struct buf *b)
+{
+    char *w = b->data;
+
+    for (size_t i = 0, len; i < b->len; i += len) {
+        bool mark = b->len - i >= 3 && memcmp(b->data + i, "\xE2\x96\x81", 3) == 0;
+
+        len = mark ? 3 : 1;
+        *w++ = mark ? ' ' : b->data[i];
+    }
+    b->len = (size_t)(w - b->data);
+}
+
+static void check_text(const struct tokenizer *t, const char *s, size_t n, bool parse_special,
+                       bool spm)
 {
     struct tokenize_options o = {.parse_special = parse_special};
     struct token_list l = {0};
@@ -35,6 +52,10 @@ static void check_text(const struct tokenizer *t, const char *s, size_t n, bool 
     for (size_t i = 0; i < l.n; i++)
         if (l.ids[i] < 0 || (uint32_t)l.ids[i] >= tokenizer_n_vocab(t))
             abort();
+    if (spm && want.len) {
+        set_spaces(&want);
+        set_spaces(&got);
+    }
     if (got.len != want.len || (n && memcmp(got.data, want.data, want.len) != 0))
         abort();
     buf_done(&want);
@@ -46,8 +67,14 @@ enum { MAX_LINES = 64 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const pre[] = {"default", "gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35"};
+    static const char *const pre[] = {
+        "default",  "gpt-2",  "smollm",     "llama-bpe",      "qwen2",        "qwen35",
+        "falcon",   "tekken", "gpt-4o",     "deepseek-coder", "deepseek-llm", "deepseek-v3",
+        "tiny_aya", "viking", "seed-coder", "superbpe",       "poro-chat"};
+    enum { N_PRE = sizeof(pre) / sizeof(pre[0]) };
     struct tokfix_token tokens[MAX_LINES];
+    struct tokfix_piece pieces[MAX_LINES];
+    size_t choice = size ? data[0] % (N_PRE + 2) : 0;
     const char *merges[MAX_LINES];
     char *copy = malloc(size + 1), *line = copy;
     size_t n_tokens = 0, n_merges = 0;
@@ -73,11 +100,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             tokens[n_tokens++] = (struct tokfix_token){line + 1, *line - '0'};
         line = end + 1;
     }
-    tokfix_bytes(&f, tokens, n_tokens, merges, n_merges);
-    ggufw_str(&f.w, "tokenizer.ggml.pre", pre[size ? data[0] % 6 : 0]);
+    if (choice < N_PRE) {
+        tokfix_bytes(&f, tokens, n_tokens, merges, n_merges);
+        ggufw_str(&f.w, "tokenizer.ggml.pre", pre[choice]);
+    } else {
+        for (size_t i = 0; i < n_tokens; i++)
+            pieces[i] = (struct tokfix_piece){tokens[i].text, tokens[i].kind, (float)(i / 2)};
+        tokfix_spm(&f, pieces, n_tokens);
+        ggufw_bool(&f.w, "tokenizer.ggml.add_space_prefix", choice > N_PRE);
+    }
     if (tokfix_open(&f, NULL) == 0) {
-        check_text(f.tok, line, size - (size_t)(line - copy), false);
-        check_text(f.tok, line, size - (size_t)(line - copy), true);
+        check_text(f.tok, line, size - (size_t)(line - copy), false, choice >= N_PRE);
+        check_text(f.tok, line, size - (size_t)(line - copy), true, choice >= N_PRE);
     }
     tokfix_done(&f);
     free(copy);
