@@ -24,6 +24,8 @@ int check_model(const struct options *o, const char *path, FILE *f)
     r = model_open(path, &m, &e);
     if (r == 0)
         r = tokenizer_new(m->gguf, &t, &e);
+    if (r == 0 && tokenizer_doubt(t))
+        log_msg(LOG_WARNING, "%s", tokenizer_doubt(t));
     if (r == 0)
         r = memory_plan(m, o, available, &eo, &plan, &e);
     if (r == 0) {

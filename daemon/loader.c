@@ -120,6 +120,8 @@ static int load(struct loader *l, struct loaded *r)
         x = reached(l, 5);
     if (x == 0)
         x = tokenizer_new(r->model->gguf, &r->tokenizer, &r->error);
+    if (x == 0 && tokenizer_doubt(r->tokenizer))
+        log_msg(LOG_WARNING, "%s", tokenizer_doubt(r->tokenizer));
     if (x == 0)
         x = chat_template_new(r->model->gguf, r->tokenizer, &r->chat);
     if (x == 0 && r->chat && chat_template_fault(r->chat))

@@ -43,6 +43,8 @@ void bpe_done(struct bpe *b)
     free(b->bytes);
     free(b->slots);
     free(b->merges);
+    free(b->filter);
+    free(b->byte_pairs);
     *b = (struct bpe){0};
 }
 
@@ -195,12 +197,16 @@ int bpe_start_merges(struct bpe *b, uint64_t n_merges)
             return r;
         b->byte_id[i] = b->byte_sym[i] < b->n_vocab ? (int32_t)b->byte_sym[i] : -1;
     }
+    b->byte_pairs = malloc((size_t)256 * 256 * sizeof(*b->byte_pairs));
+    if (!b->byte_pairs)
+        return -ENOMEM;
+    memset(b->byte_pairs, 0xFF, (size_t)256 * 256 * sizeof(*b->byte_pairs));
     return bpe_make_merges(b, n_merges);
 }
 
 int bpe_make_merges(struct bpe *b, uint64_t n_merges)
 {
-    uint64_t n = 256;
+    uint64_t n = 256, n_words = 64;
 
     /* At most two thirds full: a miss, the common answer, then looks at few entries. */
     if (n_merges > UINT32_MAX / 2)
@@ -212,7 +218,32 @@ int bpe_make_merges(struct bpe *b, uint64_t n_merges)
         return -ENOMEM;
     memset(b->merges, 0xFF, n * sizeof(*b->merges));
     b->merge_mask = (uint32_t)(n - 1);
+
+    while (n_words < n_merges / 4)
+        n_words *= 2;
+    b->filter = calloc(n_words, sizeof(*b->filter));
+    if (!b->filter)
+        return -ENOMEM;
+    b->filter_mask = (uint32_t)(n_words - 1);
     return 0;
+}
+
+void bpe_put_merge(struct bpe *b, const struct bpe_merge *merge)
+{
+    uint64_t hash = bpe_pair_hash(b, merge->left, merge->right);
+    struct bpe_merge *m = bpe_find_merge(b, hash, merge->left, merge->right);
+    const char *left, *right;
+    size_t n_left, n_right;
+
+    if (m->left != NONE)
+        return;
+    *m = *merge;
+    b->filter[hash >> 38 & b->filter_mask] |= (uint64_t)1 << (hash >> 32 & 63);
+    left = bpe_bytes(b, m->left, &n_left);
+    right = bpe_bytes(b, m->right, &n_right);
+    if (b->byte_pairs && n_left == 1 && n_right == 1)
+        b->byte_pairs[(unsigned char)*left << 8 | (unsigned char)*right] =
+            (struct bpe_join){m->rank, m->joined};
 }
 
 int bpe_add_merges(struct bpe *b, const char *text, const struct bpe_pair *pairs, size_t n)
@@ -240,17 +271,13 @@ int bpe_add_merges(struct bpe *b, const char *text, const struct bpe_pair *pairs
             r = intern(b, s + p->n_left, p->n - p->n_left, tags[i][1], &right[i]);
         if (r < 0)
             return r;
-        __builtin_prefetch(&b->merges[bpe_merge_home(b, left[i], right[i])]);
+        __builtin_prefetch(&b->merges[bpe_pair_hash(b, left[i], right[i]) & b->merge_mask]);
     }
     for (size_t i = 0; i < n; i++) {
-        struct bpe_merge *m = bpe_find_merge(b, left[i], right[i]);
-
-        if (m->left != NONE)
-            continue;
         r = intern(b, text + pairs[i].at, pairs[i].n, tags[i][2], &joined);
         if (r < 0)
             return r;
-        *m = (struct bpe_merge){left[i], right[i], pairs[i].rank, joined};
+        bpe_put_merge(b, &(struct bpe_merge){left[i], right[i], pairs[i].rank, joined});
     }
     return 0;
 }

@@ -32,6 +32,11 @@ struct bpe_merge {
     uint32_t rank, joined; /* a pair has one rank */
 };
 
+/* What a pair becomes; rank BPE_NONE: it does not merge. */
+struct bpe_join {
+    uint32_t rank, joined;
+};
+
 struct bpe {
     uint32_t n_vocab;
     uint32_t n_sym, cap_sym;
@@ -44,9 +49,17 @@ struct bpe {
     uint32_t slot_mask, n_slots_used;
     struct bpe_merge *merges; /* owned */
     uint32_t merge_mask;
-    uint32_t byte_sym[256]; /* what a byte begins as; BPE_NONE: as byte_id says */
-    int32_t byte_id[256];   /* the token for a byte that no other token covers; -1: it is dropped */
-    bool by_char;           /* pieces begin as characters (tok_spm.h), not as bytes */
+    /*
+     * The merges are more than fit in a core's cache, and most pairs that are looked up have none:
+     * one bit of 16 for each merge says so from half a megabyte.  Pairs of bytes, which every piece
+     * begins with, have a table of their own.
+     */
+    uint64_t *filter; /* owned, [filter_mask + 1] */
+    uint32_t filter_mask;
+    struct bpe_join *byte_pairs; /* owned, [256 * 256], first byte first; NULL with by_char */
+    uint32_t byte_sym[256];      /* what a byte begins as; BPE_NONE: as byte_id says */
+    int32_t byte_id[256]; /* the token for a byte that no other token covers; -1: it is dropped */
+    bool by_char;         /* pieces begin as characters (tok_spm.h), not as bytes */
 };
 
 /* Room is made for n_vocab tokens of n_bytes bytes in all.  0 or -ENOMEM. */
@@ -87,22 +100,36 @@ int bpe_add_merges(struct bpe *b, const char *text, const struct bpe_pair *pairs
 /* The symbol of these bytes, if merging can produce it; else BPE_NONE. */
 uint32_t bpe_find(const struct bpe *b, const char *s, size_t n);
 
-/* Where looking for a pair begins. */
-static inline uint32_t bpe_merge_home(const struct bpe *b, uint32_t left, uint32_t right)
+static inline uint64_t bpe_pair_hash(const struct bpe *b, uint32_t left, uint32_t right)
 {
-    return (uint32_t)hash_u64((uint64_t)left << 32 | right, b->seed) & b->merge_mask;
+    return hash_u64((uint64_t)left << 32 | right, b->seed);
 }
 
 /* The entry of the pair, or the free one where it belongs. */
-static inline struct bpe_merge *bpe_find_merge(const struct bpe *b, uint32_t left, uint32_t right)
+static inline struct bpe_merge *bpe_find_merge(const struct bpe *b, uint64_t hash, uint32_t left,
+                                               uint32_t right)
 {
-    uint32_t i = bpe_merge_home(b, left, right);
+    uint32_t i = (uint32_t)hash & b->merge_mask;
 
     while (b->merges[i].left != BPE_NONE &&
            (b->merges[i].left != left || b->merges[i].right != right))
         i = (i + 1) & b->merge_mask;
     return &b->merges[i];
 }
+
+static inline struct bpe_join bpe_join(const struct bpe *b, uint32_t left, uint32_t right)
+{
+    uint64_t hash = bpe_pair_hash(b, left, right), bits = b->filter[hash >> 38 & b->filter_mask];
+    const struct bpe_merge *m;
+
+    if (!(bits >> (hash >> 32 & 63) & 1))
+        return (struct bpe_join){BPE_NONE, BPE_NONE};
+    m = bpe_find_merge(b, hash, left, right);
+    return (struct bpe_join){m->rank, m->joined}; /* NONE in a free entry */
+}
+
+/* left + right -> joined, unless the pair was there before. */
+void bpe_put_merge(struct bpe *b, const struct bpe_merge *merge);
 
 /* The bytes of a token, borrowed. */
 const char *bpe_bytes(const struct bpe *b, uint32_t id, size_t *ret_n);

@@ -13,6 +13,7 @@ struct tokenizer {
     struct bpe bpe;                 /* texts and merges; a special token's text is literal */
     uint8_t *kinds;                 /* owned, [n_vocab] enum token_kind */
     const struct pretok_rule *rule; /* static; NULL: SentencePiece, which `cuts` serves */
+    bool pre_is_missing;            /* and `rule` is the default */
     struct spm_cuts cuts;
     bool add_space_prefix;      /* text that begins, or follows a special token, gets a space */
     struct special_set special; /* control, unknown and user-defined tokens */

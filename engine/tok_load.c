@@ -131,6 +131,7 @@ static int check_model(const struct gguf *g, struct tokenizer *t, struct err_tex
     r = gguf_get_str(g, "tokenizer.ggml.pre", &name, e);
     if (r < 0)
         return r;
+    t->pre_is_missing = r == 0;
     if (r == 0)
         name = (struct gguf_str){"default", 7};
     t->rule = pretok_find(name.s, name.n);

@@ -74,18 +74,16 @@ static int work_reserve(struct bpe_work *w, size_t n)
 /* Looks up the pair that begins at position i; rank[i] is NONE when it cannot merge. */
 static inline void set_pair(const struct bpe *b, struct bpe_work *w, size_t i, uint32_t right_sym)
 {
-    const struct bpe_merge *m = bpe_find_merge(b, w->sym[i], right_sym);
+    struct bpe_join j = bpe_join(b, w->sym[i], right_sym);
 
     w->n_steps++;
-    w->rank[i] = m->rank; /* NONE in a free entry */
-    w->joined[i] = m->joined;
+    w->rank[i] = j.rank;
+    w->joined[i] = j.joined;
 }
 
 /* Merges sym[0..n) by scanning; returns how many symbols are left, at the front. */
 static size_t merge_short(const struct bpe *b, struct bpe_work *w, size_t n)
 {
-    for (size_t i = 0; i + 1 < n; i++)
-        set_pair(b, w, i, w->sym[i + 1]);
     while (n > 1) {
         uint32_t best = NONE;
         size_t at = 0;
@@ -157,9 +155,6 @@ static size_t merge_long(const struct bpe *b, struct bpe_work *w, size_t n)
     for (size_t i = 0; i < n; i++) {
         w->next[i] = i + 1 < n ? (uint32_t)(i + 1) : NONE;
         w->prev[i] = i ? (uint32_t)(i - 1) : NONE;
-        w->rank[i] = NONE;
-        if (i + 1 < n)
-            set_pair(b, w, i, w->sym[i + 1]);
         if (w->rank[i] != NONE)
             w->heap[n_heap++] = (uint64_t)w->rank[i] << 32 | i;
     }
@@ -224,8 +219,25 @@ static int emit(const struct bpe *b, uint32_t sym, struct token_list *out)
     return 0;
 }
 
-/* What merging begins with; returns how many symbols that is. */
-static size_t start(const struct bpe *b, struct bpe_work *w, const char *s, size_t n)
+/* What merging begins with: symbols and their pairs. */
+static void start_bytes(const struct bpe *b, struct bpe_work *w, const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+
+    for (size_t i = 0; i < n; i++) {
+        struct bpe_join j = {NONE, NONE};
+
+        if (i + 1 < n)
+            j = b->byte_pairs[p[i] << 8 | p[i + 1]];
+        w->sym[i] = b->byte_sym[p[i]];
+        w->rank[i] = j.rank;
+        w->joined[i] = j.joined;
+    }
+    w->n_steps += n;
+}
+
+/* The same by characters; returns how many symbols there are. */
+static size_t start_chars(const struct bpe *b, struct bpe_work *w, const char *s, size_t n)
 {
     size_t n_sym = 0;
 
@@ -233,7 +245,7 @@ static size_t start(const struct bpe *b, struct bpe_work *w, const char *s, size
         uint32_t sym = b->byte_sym[(unsigned char)s[i]];
 
         end = i + 1;
-        while (b->by_char && end < n && ((unsigned char)s[end] & 0xC0) == 0x80)
+        while (end < n && ((unsigned char)s[end] & 0xC0) == 0x80)
             end++;
         if (end - i > 1)
             sym = bpe_find(b, s + i, end - i);
@@ -243,6 +255,9 @@ static size_t start(const struct bpe *b, struct bpe_work *w, const char *s, size
             while (i < end)
                 w->sym[n_sym++] = (uint32_t)b->byte_id[(unsigned char)s[i++]];
     }
+    for (size_t i = 0; i + 1 < n_sym; i++)
+        set_pair(b, w, i, w->sym[i + 1]);
+    w->rank[n_sym - 1] = NONE;
     return n_sym;
 }
 
@@ -260,7 +275,10 @@ static int encode_uncached(const struct bpe *b, struct bpe_work *w, const char *
     r = work_reserve(w, n);
     if (r < 0)
         return r;
-    n = start(b, w, s, n);
+    if (b->by_char)
+        n = start_chars(b, w, s, n);
+    else
+        start_bytes(b, w, s, n);
     n = n <= SHORT_PIECE ? merge_short(b, w, n) : merge_long(b, w, n);
     for (size_t i = 0; i < n; i++) {
         r = emit(b, w->sym[i], out);

@@ -144,6 +144,8 @@ static bool is_cased(uint32_t cp)
 {
     size_t lo = 0, hi = sizeof(cased) / sizeof(cased[0]);
 
+    if (cp < 0x80)
+        return is_letter(cp);
     /* The last range that begins at or before cp, if any. */
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;

@@ -153,8 +153,7 @@ int spm_build(struct bpe *b, const float *scores, struct spm_cuts *ret)
     for (size_t i = 0; i < p.n; i++) {
         const struct parting *x = &p.v[i];
 
-        *bpe_find_merge(b, x->left, x->right) =
-            (struct bpe_merge){x->left, x->right, ranks[x->joined], x->joined};
+        bpe_put_merge(b, &(struct bpe_merge){x->left, x->right, ranks[x->joined], x->joined});
     }
     for (unsigned int i = 0; i < 256; i++) {
         char c = (char)i;

@@ -45,6 +45,13 @@ void tokenizer_free(struct tokenizer *t)
     free(t);
 }
 
+const char *tokenizer_doubt(const struct tokenizer *t)
+{
+    return t->pre_is_missing ? "tokenizer.ggml.pre is missing, texts are cut as \"default\" says: "
+                               "answers may be poor, convert the model anew"
+                             : NULL;
+}
+
 uint32_t tokenizer_n_vocab(const struct tokenizer *t)
 {
     return t->bpe.n_vocab;
@@ -53,15 +60,18 @@ uint32_t tokenizer_n_vocab(const struct tokenizer *t)
 /* `s` with U+FFFD in the place of every byte that cannot be decoded. */
 static int repair(const char *s, size_t n, struct buf *out)
 {
-    for (size_t i = 0, len; i < n; i += len) {
-        char c[4];
-        uint32_t cp = utf8_decode(s + i, n - i, &len);
-        int r = buf_add(out, c, utf8_encode(cp, c));
+    for (;;) {
+        size_t run = utf8_valid_run(s, n);
+        int r = buf_add(out, s, run);
 
+        if (r < 0 || run == n)
+            return r < 0 ? r : 0;
+        r = buf_addz(out, "\xEF\xBF\xBD");
         if (r < 0)
             return r;
+        s += run + 1;
+        n -= run + 1;
     }
-    return 0;
 }
 
 /* Text as a SentencePiece vocabulary wants it: U+2581 is a space, and one may come in front. */

@@ -45,6 +45,10 @@ int token_list_add(struct token_list *l, int32_t id);
 int tokenizer_new(const struct gguf *g, struct tokenizer **ret, struct err_text *e);
 void tokenizer_free(struct tokenizer *t);
 
+/* What a person should know about it, or NULL: the file names no pre-tokenizer, so texts are cut as
+ * `default` says, which may not be how the model learnt to read. */
+const char *tokenizer_doubt(const struct tokenizer *t);
+
 uint32_t tokenizer_n_vocab(const struct tokenizer *t);
 
 /* Bytes [begin, end) of a text. */

@@ -136,6 +136,12 @@ const char *tokenizer_piece_after(const struct tokenizer *t, int32_t before, int
     return tokenizer_piece(t, id, special, ret_n);
 }
 
+const char *tokenizer_doubt(const struct tokenizer *t)
+{
+    (void)t;
+    return NULL;
+}
+
 int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
                      struct buf *out)
 {

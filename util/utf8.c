@@ -107,8 +107,7 @@ static size_t ascii_run(const char *s, size_t n)
     return i;
 }
 
-/* Bytes from s on that form whole, valid sequences. */
-static size_t valid_run(const char *s, size_t n)
+size_t utf8_valid_run(const char *s, size_t n)
 {
     size_t i = ascii_run(s, n);
 
@@ -126,7 +125,7 @@ static size_t valid_run(const char *s, size_t n)
 
 bool utf8_is_valid(const char *s, size_t n)
 {
-    return valid_run(s, n) == n;
+    return utf8_valid_run(s, n) == n;
 }
 
 bool utf8_is_printable(const char *s, size_t n)
@@ -146,7 +145,7 @@ static int put_repaired(const char *s, size_t n, struct buf *out, size_t *ret_le
     size_t i = 0;
 
     for (;;) {
-        size_t run = valid_run(s + i, n - i);
+        size_t run = utf8_valid_run(s + i, n - i);
         int r = buf_add(out, s + i, run);
 
         if (r < 0)

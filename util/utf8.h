@@ -18,6 +18,9 @@ uint32_t utf8_decode(const char *s, size_t n, size_t *ret_len);
 /* Writes 1..4 bytes; returns their number. */
 size_t utf8_encode(uint32_t cp, char out[4]);
 
+/* How many bytes from s on form whole, valid sequences. */
+size_t utf8_valid_run(const char *s, size_t n);
+
 bool utf8_is_valid(const char *s, size_t n);
 
 /* Control characters: what could steer a terminal or break a line-based protocol. */
