@@ -112,6 +112,11 @@ uint32_t bpe_find(const struct bpe *b, const char *s, size_t n)
     return find_slot(b, s, n, tag_of(b, s, n))->sym;
 }
 
+uint32_t bpe_find_now(const struct bpe *b, const char *s, size_t n, uint32_t tag)
+{
+    return find_slot(b, s, n, tag)->sym;
+}
+
 static int grow_slots(struct bpe *b)
 {
     uint64_t n = 2 * ((uint64_t)b->slot_mask + 1);
@@ -256,11 +261,9 @@ int bpe_add_merges(struct bpe *b, const char *text, const struct bpe_pair *pairs
         const struct bpe_pair *p = &pairs[i];
         const char *s = text + p->at;
 
-        tags[i][0] = tag_of(b, s, p->n_left);
-        tags[i][1] = tag_of(b, s + p->n_left, p->n - p->n_left);
-        tags[i][2] = tag_of(b, s, p->n);
-        for (int k = 0; k < 3; k++)
-            __builtin_prefetch(&b->slots[tags[i][k] & b->slot_mask]);
+        tags[i][0] = bpe_find_soon(b, s, p->n_left);
+        tags[i][1] = bpe_find_soon(b, s + p->n_left, p->n - p->n_left);
+        tags[i][2] = bpe_find_soon(b, s, p->n);
     }
     for (size_t i = 0; i < n; i++) {
         const struct bpe_pair *p = &pairs[i];

@@ -100,6 +100,16 @@ int bpe_add_merges(struct bpe *b, const char *text, const struct bpe_pair *pairs
 /* The symbol of these bytes, if merging can produce it; else BPE_NONE. */
 uint32_t bpe_find(const struct bpe *b, const char *s, size_t n);
 
+/* The same in two steps, so that several can wait for memory together. */
+static inline uint32_t bpe_find_soon(const struct bpe *b, const char *s, size_t n)
+{
+    uint32_t tag = (uint32_t)hash_bytes(s, n, b->seed);
+
+    __builtin_prefetch(&b->slots[tag & b->slot_mask]);
+    return tag;
+}
+uint32_t bpe_find_now(const struct bpe *b, const char *s, size_t n, uint32_t tag);
+
 static inline uint64_t bpe_pair_hash(const struct bpe *b, uint32_t left, uint32_t right)
 {
     return hash_u64((uint64_t)left << 32 | right, b->seed);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokenizer's inside, shared by what builds it (tok_load.c) and what uses it (tokenizer.c). */
+/* The tokenizer's inside, shared by what builds it (tok_load.c, tok_ends.c) and what uses it
+ * (tokenizer.c). */
 #ifndef ENGINE_TOK_INTERNAL_H
 #define ENGINE_TOK_INTERNAL_H
 
@@ -23,5 +24,18 @@ struct tokenizer {
     int32_t bos, eos; /* -1: none */
     bool add_bos, add_eos;
 };
+
+/* Ids of tokens with a known spelling, -1 where the vocabulary has none. */
+struct tok_named {
+    int32_t ids[SPECIAL_N_NAMES];
+};
+
+struct err_text;
+struct gguf;
+
+/* Parts of tokenizer_new, after tokens and merges: negative with `e` for keys of a wrong type. */
+int tok_load_bos_eos(const struct gguf *g, struct tokenizer *t, struct err_text *e);
+int tok_load_ends(const struct gguf *g, struct tokenizer *t, const struct tok_named *named,
+                  struct err_text *e);
 
 #endif

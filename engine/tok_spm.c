@@ -3,7 +3,7 @@
 
 #include "engine/tok_bpe.h"
 #include "util/cleanup.h"
-#include "util/err.h"
+#include "util/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,16 +27,6 @@ size_t spm_next(const struct spm_cuts *c, const char *s, size_t n, size_t i)
     for (i++; i < n && (continues(s[i]) || spm_joins(c, s[i - 1], s[i]));)
         i++;
     return i;
-}
-
-/* The token's bytes; n = 0 for one that merging cannot produce. */
-static const char *mergeable(const struct bpe *b, uint32_t id, size_t *ret_n)
-{
-    const char *s = bpe_bytes(b, id, ret_n);
-
-    if (*ret_n && bpe_find(b, s, *ret_n) != id)
-        *ret_n = 0;
-    return s;
 }
 
 /* Descending; a NaN is the lowest. */
@@ -67,27 +57,37 @@ static int rank_tokens(const struct bpe *b, const float *scores, uint32_t *ret)
     return 0;
 }
 
-/* Symbols for all characters that tokens are made of, and which of them are neighbours. */
-static int add_characters(struct bpe *b, struct spm_cuts *cuts)
+/*
+ * Symbols for all characters that tokens are made of, and which of them are neighbours.  ret[id]:
+ * merging can produce the token.
+ */
+static int add_characters(struct bpe *b, struct spm_cuts *cuts, uint8_t *ret)
 {
-    for (uint32_t id = 0; id < b->n_vocab; id++) {
-        size_t n;
+    CLEANUP(free_p) uint64_t *seen = calloc(0x110000 / 64, sizeof(*seen));
 
-        (void)mergeable(b, id, &n);
-        for (size_t i = 0, end; i < n; i = end) {
+    if (!seen)
+        return -ENOMEM;
+    for (uint32_t id = 0; id < b->n_vocab; id++) {
+        size_t n, len;
+        const char *s = bpe_bytes(b, id, &n);
+
+        ret[id] = n && bpe_find(b, s, n) == id;
+        for (size_t i = 0; i < n && ret[id]; i += len) {
+            uint32_t cp = utf8_decode(s + i, n - i, &len), sym;
             char c[4];
-            const char *s = bpe_bytes(b, id, &n); /* moves when a symbol is added */
-            uint32_t sym;
             int r;
 
-            end = char_end(s, n, i);
             if (i)
                 cuts->joins[(unsigned char)s[i - 1]][(unsigned char)s[i] / 64] |=
                     (uint64_t)1 << ((unsigned char)s[i] % 64);
-            memcpy(c, s + i, end - i);
-            r = bpe_intern(b, c, end - i, &sym);
+            if (seen[cp / 64] >> (cp % 64) & 1)
+                continue;
+            seen[cp / 64] |= (uint64_t)1 << (cp % 64);
+            memcpy(c, s + i, len);
+            r = bpe_intern(b, c, len, &sym);
             if (r < 0)
                 return r;
+            s = bpe_bytes(b, id, &n); /* texts move when one is added */
         }
     }
     return 0;
@@ -102,32 +102,42 @@ struct partings {
     size_t n, cap;
 };
 
+static int add_parting(struct partings *p, struct parting x)
+{
+    if (p->n == p->cap) {
+        size_t cap = p->cap ? 2 * p->cap : 4096;
+        struct parting *v = reallocarray(p->v, cap, sizeof(*v));
+
+        if (!v)
+            return -ENOMEM;
+        p->v = v;
+        p->cap = cap;
+    }
+    p->v[p->n++] = x;
+    return 0;
+}
+
 /* All ways to make the token of two symbols. */
 static int part(const struct bpe *b, uint32_t id, struct partings *p)
 {
+    uint32_t tags[SPM_MAX_BYTES][2];
     size_t n;
-    const char *s = mergeable(b, id, &n);
+    const char *s = bpe_bytes(b, id, &n);
+    int r = 0;
 
-    for (size_t i = n ? char_end(s, n, 0) : 0; i < n; i = char_end(s, n, i)) {
-        uint32_t left = bpe_find(b, s, i), right;
-
-        if (left == BPE_NONE)
-            continue;
-        right = bpe_find(b, s + i, n - i);
-        if (right == BPE_NONE)
-            continue;
-        if (p->n == p->cap) {
-            size_t cap = p->cap ? 2 * p->cap : 4096;
-            struct parting *v = reallocarray(p->v, cap, sizeof(*v));
-
-            if (!v)
-                return -ENOMEM;
-            p->v = v;
-            p->cap = cap;
-        }
-        p->v[p->n++] = (struct parting){left, right, id};
+    for (size_t i = char_end(s, n, 0); i < n; i = char_end(s, n, i)) {
+        tags[i][0] = bpe_find_soon(b, s, i);
+        tags[i][1] = bpe_find_soon(b, s + i, n - i);
     }
-    return 0;
+    for (size_t i = char_end(s, n, 0); i < n && r >= 0; i = char_end(s, n, i)) {
+        uint32_t left = bpe_find_now(b, s, i, tags[i][0]), right = BPE_NONE;
+
+        if (left != BPE_NONE)
+            right = bpe_find_now(b, s + i, n - i, tags[i][1]);
+        if (right != BPE_NONE)
+            r = add_parting(p, (struct parting){left, right, id});
+    }
+    return r;
 }
 
 static void partings_done(struct partings *p)
@@ -139,13 +149,14 @@ int spm_build(struct bpe *b, const float *scores, struct spm_cuts *ret)
 {
     CLEANUP(free_p) uint32_t *ranks = calloc(b->n_vocab, sizeof(*ranks));
     CLEANUP(partings_done) struct partings p = {0};
-    int r = ranks ? rank_tokens(b, scores, ranks) : -ENOMEM;
+    CLEANUP(free_p) uint8_t *mergeable = calloc(b->n_vocab, 1);
+    int r = ranks && mergeable ? rank_tokens(b, scores, ranks) : -ENOMEM;
 
     *ret = (struct spm_cuts){0};
     if (r >= 0)
-        r = add_characters(b, ret);
+        r = add_characters(b, ret, mergeable);
     for (uint32_t id = 0; id < b->n_vocab && r >= 0; id++)
-        r = part(b, id, &p);
+        r = mergeable[id] ? part(b, id, &p) : 0;
     if (r >= 0)
         r = bpe_make_merges(b, p.n);
     if (r < 0)

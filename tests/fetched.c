@@ -30,7 +30,9 @@ int fetched_folder(const char *program)
     status = system(command);
     if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 1)
+    /* 127: there is no python3. */
+    if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) != SKIPPED &&
+        WEXITSTATUS(status) != 127)
         return EXIT_FAILURE;
     (void)fprintf(stderr, "%s: SKIPPED: its files could not be fetched\n", program);
     return SKIPPED;
