@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/tok_spm and what the tokenizer makes of it, on small vocabularies. */
+#include "daemon/request.h"
 #include "engine/tokenizer.h"
 #include "tests/tokfix.h"
 #include "util/buf.h"
@@ -207,6 +208,33 @@ START_TEST(without_byte_tokens_the_unknown_token_stands_for_a_byte)
 }
 END_TEST
 
+/* The streamed text of [hello][hello] behind a prompt that ends with `last`. */
+static void must_stream(const struct tokenizer *t, int32_t last, const char *want)
+{
+    struct request *r = request_new();
+
+    ck_assert_ptr_nonnull(r);
+    ck_assert_int_eq(token_list_add(&r->prompt, last), 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(request_put_token(r, t, &(struct sample){.id = FIRST + 9}), 0);
+    ck_assert_int_eq(request_end_text(r), 0);
+    ck_assert_str_eq(r->text.data, want);
+    (void)request_unref(r);
+}
+
+START_TEST(an_answer_begins_without_a_space_only_behind_a_special_token)
+{
+    struct tokfix f = {0};
+
+    tokfix_spm(&f, words, N_WORDS);
+    must_open(&f);
+    must_stream(f.tok, 2, "hello hello");
+    must_stream(f.tok, FIRST + 13, "hello hello");
+    must_stream(f.tok, FIRST + 4, " hello hello");
+    tokfix_done(&f);
+}
+END_TEST
+
 /* --- against the definition --- */
 
 enum { MAX_TEXT = 300, N_RANDOM = 60 };
@@ -346,6 +374,7 @@ int main(void)
 
     tcase_add_test(t, the_highest_score_joins_first_and_what_has_no_token_becomes_bytes);
     tcase_add_test(t, a_space_comes_in_front_of_text_and_goes_again);
+    tcase_add_test(t, an_answer_begins_without_a_space_only_behind_a_special_token);
     tcase_add_test(t, text_never_becomes_a_control_token_unless_it_may);
     tcase_add_test(t, begin_and_end_have_the_defaults_of_such_files);
     tcase_add_test(t, without_byte_tokens_the_unknown_token_stands_for_a_byte);
