@@ -25,12 +25,8 @@ int completion_too_long(struct api_error *e, const char *field, size_t n, uint32
 /* The fewest tokens that n bytes can be. */
 static size_t fewest_tokens(const struct tokenizer *t, size_t n)
 {
-    size_t longest = 1, len;
+    size_t longest = tokenizer_longest(t);
 
-    for (uint32_t i = 0; i < tokenizer_n_vocab(t); i++) {
-        (void)tokenizer_piece(t, (int32_t)i, true, &len);
-        longest = len > longest ? len : longest;
-    }
     return n / longest + (n % longest != 0);
 }
 

@@ -209,7 +209,10 @@ static size_t common(const struct buf *a, const struct buf *b)
     return i;
 }
 
-/* Tokens that lie wholly in the first `bytes` bytes of the text. */
+/*
+ * Tokens that lie wholly in the first `bytes` bytes of the text.  Where a text has U+2581 and the
+ * vocabulary reads it as a space, they are too many: that costs reuse, and nothing else.
+ */
 static uint32_t tokens_before(const struct tokenizer *t, const struct token_list *ids, size_t bytes)
 {
     size_t at = 0, i = 0, len;

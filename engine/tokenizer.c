@@ -57,6 +57,18 @@ uint32_t tokenizer_n_vocab(const struct tokenizer *t)
     return t->bpe.n_vocab;
 }
 
+size_t tokenizer_longest(const struct tokenizer *t)
+{
+    size_t longest = 1, n;
+
+    for (uint32_t i = 0; i < t->bpe.n_vocab; i++) {
+        (void)bpe_bytes(&t->bpe, i, &n);
+        longest = n > longest ? n : longest;
+    }
+    /* All of it may be U+2581, three bytes that read as one. */
+    return t->rule ? longest : 3 * longest;
+}
+
 /* `s` with U+FFFD in the place of every byte that cannot be decoded. */
 static int repair(const char *s, size_t n, struct buf *out)
 {

@@ -50,6 +50,8 @@ void tokenizer_free(struct tokenizer *t);
 const char *tokenizer_doubt(const struct tokenizer *t);
 
 uint32_t tokenizer_n_vocab(const struct tokenizer *t);
+/* The most bytes of text that become one token, at least 1. */
+size_t tokenizer_longest(const struct tokenizer *t);
 
 /* Bytes [begin, end) of a text. */
 struct text_span {

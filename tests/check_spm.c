@@ -165,6 +165,20 @@ START_TEST(text_never_becomes_a_control_token_unless_it_may)
 }
 END_TEST
 
+START_TEST(the_longest_token_bounds_how_few_a_text_becomes)
+{
+    CLEANUP(token_list_done) struct token_list l = {0};
+    struct tokfix f = {0};
+
+    tokfix_spm(&f, words, N_WORDS);
+    must_open(&f);
+    ck_assert_uint_eq(tokenizer_longest(f.tok), 3 * strlen(" hello"));
+    ck_assert_int_eq(tokenizer_encode(f.tok, SPACE SPACE SPACE, 9, &plain, &l), 0);
+    ck_assert_uint_ge(l.n * tokenizer_longest(f.tok), 9);
+    tokfix_done(&f);
+}
+END_TEST
+
 START_TEST(begin_and_end_have_the_defaults_of_such_files)
 {
     struct tokfix f = {0};
@@ -376,6 +390,7 @@ int main(void)
     tcase_add_test(t, a_space_comes_in_front_of_text_and_goes_again);
     tcase_add_test(t, an_answer_begins_without_a_space_only_behind_a_special_token);
     tcase_add_test(t, text_never_becomes_a_control_token_unless_it_may);
+    tcase_add_test(t, the_longest_token_bounds_how_few_a_text_becomes);
     tcase_add_test(t, begin_and_end_have_the_defaults_of_such_files);
     tcase_add_test(t, without_byte_tokens_the_unknown_token_stands_for_a_byte);
     tcase_add_loop_test(t, random_vocabularies_give_what_the_definition_gives, 0, 50);

@@ -142,6 +142,15 @@ const char *tokenizer_doubt(const struct tokenizer *t)
     return NULL;
 }
 
+size_t tokenizer_longest(const struct tokenizer *t)
+{
+    size_t longest = 1;
+
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        longest = t->pieces[i].n > longest ? t->pieces[i].n : longest;
+    return longest;
+}
+
 int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
                      struct buf *out)
 {
