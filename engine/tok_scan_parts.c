@@ -73,19 +73,15 @@ static bool is_line_end(uint32_t cp)
     return cp == '\r' || cp == '\n';
 }
 
-static bool is_one_of(uint32_t cp, const char *signs)
-{
-    return cp > 0 && cp < 0x80 && strchr(signs, (int)cp);
-}
-
+/* All symbols of ASCII but the backquote are listed: $+<=>^~| */
 static bool is_default_mark(uint32_t cp)
 {
-    return is_punctuation(cp) || is_one_of(cp, "$+<=>^~|");
+    return is_punctuation(cp) || (cp < 0x80 && cp != '`' && unicode_is(cp, UNICODE_SYMBOLS));
 }
 
 static bool is_falcon_mark(uint32_t cp)
 {
-    return is_punctuation(cp) || is_one_of(cp, "$+<=>^~|`");
+    return is_punctuation(cp) || (cp < 0x80 && unicode_is(cp, UNICODE_SYMBOLS));
 }
 
 static bool is_wide_ascii(uint32_t cp)
@@ -107,12 +103,15 @@ static bool is_han_kana(uint32_t cp)
 
 static bool is_poro(uint32_t cp)
 {
-    static const uint32_t others[] = {0x2026, 0x3002, 0xFF0C, 0x3001, 0x964, 0x6D4, 0x60C};
+    static const uint32_t others[] = {'(',    '|',    '.',    ',',    '!',   '?',   ')',
+                                      0x2026, 0x3002, 0xFF0C, 0x3001, 0x964, 0x6D4, 0x60C};
 
+    if (unicode_is(cp, UNICODE_LETTERS | UNICODE_NUMBERS))
+        return true;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (cp == others[i])
             return false;
-    return !is_space(cp) && !is_one_of(cp, "(|.,!?)");
+    return !is_space(cp);
 }
 
 /* Letters with upper and lower case as deepseek-llm lists them (an older Unicode). */
