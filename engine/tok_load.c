@@ -15,7 +15,7 @@
 #include "util/utf8.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
