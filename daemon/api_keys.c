@@ -255,27 +255,19 @@ int api_keys_reload(struct api_keys *k, struct err_text *e)
     return 0;
 }
 
-/* 1 when equal, by arithmetic that does not depend on the bytes. */
-static uint32_t equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES])
-{
-    uint32_t differ = 0;
-
-    for (size_t i = 0; i < SHA256_BYTES; i++)
-        differ |= (uint32_t)(a[i] ^ b[i]);
-    return 1 & ((differ - 1) >> 8);
-}
-
 const struct api_key_owner *api_keys_find(const struct api_keys *k, const char *key, size_t n)
 {
     uint8_t digest[SHA256_BYTES];
-    uint32_t found = 0; /* index + 1: no key is there twice */
+    const struct api_key_owner *found = NULL;
 
     if (n > API_KEY_MAX_BYTES)
         return NULL;
     sha256(key, n, digest);
+    /* All of them, and none is there twice. */
     for (uint32_t i = 0; i < k->list.n; i++)
-        found |= (0 - equal(k->list.keys[i].digest, digest)) & (i + 1);
-    return found ? k->list.keys[found - 1].owner : NULL;
+        if (sha256_equal(k->list.keys[i].digest, digest))
+            found = k->list.keys[i].owner;
+    return found;
 }
 
 uint32_t api_keys_n(const struct api_keys *k)

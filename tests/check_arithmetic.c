@@ -10,9 +10,9 @@
  */
 #include "tests/exact.h"
 #include "tests/mkmodel.h"
-#include "tests/sha256.h"
 
 #include "engine/cpu/kernels.h"
+#include "util/sha256.h"
 
 #include <assert.h>
 #include <check.h>

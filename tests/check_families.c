@@ -12,10 +12,10 @@
 #include "tests/golden.h"
 #include "tests/mkmodel.h"
 #include "tests/runner.h"
-#include "tests/sha256.h"
 
 #include "util/buf.h"
 #include "util/cleanup.h"
+#include "util/sha256.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -44,6 +44,7 @@ check_tree()
             home["microhttpd.h"] = " daemon "
             home["jansson.h"] = " daemon ctl "
             home["histedit.h"] = " ctl "
+            home["openssl/"] = " util "
             home["lmdb.h"] = " persist "
             home["cuda"] = " engine/cuda "
             home["cublas"] = " engine/cuda "
