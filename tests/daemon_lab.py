@@ -79,32 +79,63 @@ class Daemon:
         c.close()
         return r.status, json.loads(body) if body[:1] in (b"{", b"[") else body
 
+    def ask(self, path, body):
+        """A connection whose request is sent."""
+        c = UnixConnection(self.api)
+        c.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        return c
+
+    def post(self, path, body):
+        """The answer's JSON; anything but 200 ends the program."""
+        c = self.ask(path, body)
+        r = c.getresponse()
+        answer = r.read()
+        c.close()
+        if r.status != 200:
+            raise SystemExit(f"HTTP {r.status}: {answer[:400]!r}")
+        return json.loads(answer)
+
+    def stream(self, path, body):
+        """The JSON of each event; the client leaves when the caller does."""
+        c = self.ask(path, dict(body, stream=True))
+        try:
+            r = c.getresponse()
+            if r.status != 200:
+                raise SystemExit(f"HTTP {r.status}: {r.read()[:400]!r}")
+            for line in r:
+                if line.startswith(b"data:") and line[5:].strip() != b"[DONE]":
+                    j = json.loads(line[5:])
+                    if "error" in j:
+                        raise SystemExit(f"error in the stream: {j['error']}")
+                    yield j
+        finally:
+            c.close()
+
+    def stream_chat(self, messages, **fields):
+        """The texts of a streamed chat's message, its deltas joined."""
+        message = {"content": "", "reasoning_content": ""}
+        for event in self.stream("/v1/chat/completions", dict(fields, messages=messages)):
+            for choice in event["choices"]:
+                for key in message:
+                    message[key] += choice["delta"].get(key) or ""
+        return message
+
     def complete(self, ids, n, leave_after=None, **more):
         """Streamed and greedy.  The answer's ids and the usage; (ids, None) when the client left after so many tokens."""
         body = {"prompt": ids, "max_tokens": n, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}, "return_token_ids": True}
         body.update(more)
-        c = UnixConnection(self.api)
-        c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         if leave_after == 0:
-            c.close()
+            self.ask("/v1/completions", body).close()
             return [], None
-        r = c.getresponse()
-        if r.status != 200:
-            raise SystemExit(f"HTTP {r.status}: {r.read()[:400]!r}")
         out, usage = [], None
-        for line in r:
-            if not line.startswith(b"data:") or line[5:].strip() == b"[DONE]":
-                continue
-            j = json.loads(line[5:])
-            if "error" in j:
-                raise SystemExit(f"error in the stream: {j['error']}")
+        events = self.stream("/v1/completions", body)
+        for j in events:
             usage = j.get("usage") or usage
             for choice in j.get("choices", []):
                 out += choice.get("token_ids") or []
             if leave_after is not None and len(out) >= leave_after:
-                c.close()
+                events.close()
                 return out, None
-        c.close()
         if usage is None:
             raise SystemExit("a stream without its end")
         return out, usage
@@ -121,3 +152,10 @@ class Daemon:
 def golden():
     with open(os.path.join(SRC, "tests/data/needle.jsonl")) as f:
         return [json.loads(line) for line in f]
+
+
+def smollm2():
+    """Where tests/data/fetch-smollm2 puts it; it may not be there."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    cache = cache if os.path.isabs(cache) else os.path.expanduser("~/.cache")
+    return os.environ.get("STRATA_SMOLLM2") or os.path.join(cache, "strata/SmolLM2-135M-Instruct.Q4_1.gguf")
