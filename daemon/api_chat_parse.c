@@ -8,6 +8,7 @@
 #include "daemon/api_error.h"
 #include "daemon/api_json.h"
 #include "daemon/chat_template.h"
+#include "daemon/chat_values.h"
 #include "daemon/request.h"
 #include "util/cleanup.h"
 
@@ -67,27 +68,59 @@ static int check_content(const json_t *m, size_t i, bool is_assistant, struct ap
     return 0;
 }
 
-static int check_calls(const json_t *m, size_t i, struct api_error *e)
+/*
+ * Arguments are JSON within a string, so what limits the values of the body does not see theirs.
+ * Counted as there; *n_values is what all calls so far hold.
+ */
+static int count_values(const json_t *arguments, size_t i, size_t k, size_t *n_values,
+                        struct api_error *e)
+{
+    const char *s = json_string_value(arguments);
+    char param[96];
+
+    for (size_t n = json_string_length(arguments); n > 0; n--, s++)
+        *n_values += *s == ',' || *s == '[' || *s == '{';
+    if (*n_values <= API_JSON_MAX_VALUES)
+        return 0;
+    (void)snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function.arguments", i, k);
+    return api_bad_field(e, param, "%s: the calls hold more than %d values", param,
+                         API_JSON_MAX_VALUES);
+}
+
+static int check_calls(const json_t *m, size_t i, size_t *n_values, struct api_error *e)
 {
     const json_t *calls = json_object_get(m, "tool_calls");
     char room[64];
+    int r = 0;
 
     if (!calls || json_is_null(calls))
         return 0;
     if (!json_is_array(calls))
         return bad_message(e, i, ".tool_calls", api_json_describe(calls, room, sizeof room),
                            "an array");
-    for (size_t k = 0; k < json_array_size(calls); k++) {
+    for (size_t k = 0; r >= 0 && k < json_array_size(calls); k++) {
         const json_t *f = json_object_get(json_array_get(calls, k), "function");
 
         if (!json_is_string(json_object_get(f, "name")))
             return bad_message(e, i, ".tool_calls", "without a function's name",
                                "[{\"type\":\"function\",\"function\":{\"name\":...}}]");
+        r = count_values(json_object_get(f, "arguments"), i, k, n_values, e);
     }
-    return 0;
+    return r;
 }
 
-static int check_message(const json_t *m, size_t i, struct api_error *e)
+static int check_reasoning(const json_t *m, size_t i, struct api_error *e)
+{
+    const json_t *j = json_object_get(m, "reasoning_content");
+    char room[64];
+
+    if (!j || json_is_null(j) || json_is_string(j))
+        return 0;
+    return bad_message(e, i, ".reasoning_content", api_json_describe(j, room, sizeof room),
+                       "a string");
+}
+
+static int check_message(const json_t *m, size_t i, size_t *n_values, struct api_error *e)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
     const char *role;
@@ -105,12 +138,15 @@ static int check_message(const json_t *m, size_t i, struct api_error *e)
                            role ? err_escape(room, sizeof room, role, strlen(role)) : "absent",
                            "system, developer, user, assistant or tool");
     r = check_content(m, i, strcmp(role, "assistant") == 0, e);
-    return r < 0 ? r : check_calls(m, i, e);
+    if (r >= 0)
+        r = check_reasoning(m, i, e);
+    return r < 0 ? r : check_calls(m, i, n_values, e);
 }
 
 static int check_messages(const json_t *o, const json_t **ret, struct api_error *e)
 {
     const json_t *j;
+    size_t n_values = 0;
     char room[64];
 
     if (!api_get(o, "messages", &j))
@@ -120,7 +156,7 @@ static int check_messages(const json_t *o, const json_t **ret, struct api_error 
         return api_bad_field(e, "messages", "messages is %s; it must be an array of messages",
                              json_is_array(j) ? "empty" : api_json_describe(j, room, sizeof room));
     for (size_t i = 0; i < json_array_size(j); i++) {
-        int r = check_message(json_array_get(j, i), i, e);
+        int r = check_message(json_array_get(j, i), i, &n_values, e);
 
         if (r < 0)
             return r;
@@ -176,6 +212,27 @@ static int check_tool_choice(const json_t *o, const json_t **tools, struct api_e
                            : api_json_describe(j, room, sizeof room));
 }
 
+/* They are set last, over what was checked by the names of the request. */
+static int check_kwargs(const json_t *kwargs, struct api_error *e)
+{
+    static const char *const own[] = {"messages", "tools"};
+    const json_t *j = json_object_get(kwargs, "enable_thinking");
+    char room[64];
+
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (json_object_get(kwargs, own[i]))
+            return api_bad_field(e, "chat_template_kwargs",
+                                 "chat_template_kwargs.%s must be absent: it is a field of the "
+                                 "request itself",
+                                 own[i]);
+    /* "false" would be true. */
+    if (j && !json_is_null(j) && !json_is_boolean(j))
+        return api_bad_field(e, "chat_template_kwargs",
+                             "chat_template_kwargs.enable_thinking is %s; it must be true or false",
+                             api_json_describe(j, room, sizeof room));
+    return 0;
+}
+
 /* What the template gets beside messages and tools. */
 static int read_input(const json_t *o, struct chat_input *in, struct api_error *e)
 {
@@ -191,6 +248,9 @@ static int read_input(const json_t *o, struct chat_input *in, struct api_error *
             return api_bad_field(e, "chat_template_kwargs",
                                  "chat_template_kwargs is %s; it must be an object",
                                  api_json_describe(j, room, sizeof room));
+        r = check_kwargs(j, e);
+        if (r < 0)
+            return r;
         in->kwargs = j;
     }
     if (api_get(o, "enable_thinking", &j)) {
@@ -211,13 +271,28 @@ static int read_input(const json_t *o, struct chat_input *in, struct api_error *
     return 0;
 }
 
-static bool ends_with_answer(const json_t *messages)
+/* A last message of the assistant is the beginning of the answer, unless it is a call. */
+static int read_prefill(const json_t *o, struct chat_input *in, struct api_error *e)
 {
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
+    const size_t i = json_array_size(in->messages) - 1;
+    const json_t *last = json_array_get(in->messages, i);
+    bool wanted = true;
+    int r = api_get_bool(o, "continue_final_message", &wanted, e);
 
-    return role && strcmp(role, "assistant") == 0 &&
-           json_array_size(json_object_get(last, "tool_calls")) == 0;
+    if (r < 0 || !wanted ||
+        strcmp(json_string_value(json_object_get(last, "role")), "assistant") != 0 ||
+        json_array_size(json_object_get(last, "tool_calls")) > 0)
+        return r;
+    in->prefill = chat_last_text(json_object_get(last, "content")) != NULL;
+    if (in->prefill)
+        return 0;
+    if (json_string_length(json_object_get(last, "reasoning_content")) > 0)
+        return bad_message(e, i, ".reasoning_content", "all there is of the last message",
+                           "followed by content: thinking that was begun cannot go on");
+    /* Nothing was begun. */
+    if (i > 0)
+        (void)json_array_remove((json_t *)in->messages, i);
+    return 0;
 }
 
 /* Templates that were written before the role existed know it by its old name. */
@@ -289,7 +364,6 @@ static int render(const json_t *o, const struct completion_limits *limits,
                   const json_t **ret_tools, struct api_error *e)
 {
     struct chat_input in = {0};
-    bool prefill = true;
     int rc;
 
     rc = check_messages(o, &in.messages, e);
@@ -300,12 +374,11 @@ static int render(const json_t *o, const struct completion_limits *limits,
     if (rc >= 0)
         rc = read_input(o, &in, e);
     if (rc >= 0)
-        rc = api_get_bool(o, "continue_final_message", &prefill, e);
+        rc = read_prefill(o, &in, e);
     if (rc < 0)
         return rc;
     if (rename_developers(limits->chat, in.messages) < 0)
         return api_error_oom(e);
-    in.prefill = prefill && ends_with_answer(in.messages);
     in.no_reasoning = p->reasoning_budget == 0;
     *ret_tools = in.tools;
     return chat_template_prompt(limits->chat, limits->tokenizer, &in, tokens, ret, e);

@@ -303,20 +303,28 @@ static bool ends_in_reasoning(const struct buf *text)
 /* An answer that was begun: what the template closes the message with goes. */
 static void cut_prefill(const json_t *messages, struct jinja_output *o)
 {
+    static const char space[] = " \n\r\t";
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1),
-                 *content = json_object_get(last, "content");
-    const char *text = json_string_value(content);
-    size_t n = json_string_length(content), at;
+                 *content = chat_last_text(json_object_get(last, "content"));
+    const size_t whole = json_string_length(content);
+    const char *text = json_string_value(content), *tail;
+    size_t n = whole, at;
 
-    while (n > 0 && strchr(" \n\r\t", text[n - 1]))
+    /* The template may have trimmed it. */
+    while (n > 0 && strchr(space, text[n - 1]))
         n--;
+    tail = text + n;
+    while (n > 0 && strchr(space, *text)) {
+        text++;
+        n--;
+    }
     for (at = o->text.len; n > 0 && at >= n; at--)
         if (memcmp(o->text.data + at - n, text, n) == 0) {
-            const size_t whole = json_string_length(content);
+            const size_t n_tail = whole - (size_t)(tail - json_string_value(content));
 
             /* White space at its end is the client's, if the template kept it. */
-            if (at - n + whole <= o->text.len && memcmp(o->text.data + at - n, text, whole) == 0)
-                at += whole - n;
+            if (at + n_tail <= o->text.len && memcmp(o->text.data + at, tail, n_tail) == 0)
+                at += n_tail;
             o->text.len = at;
             break;
         }

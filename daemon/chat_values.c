@@ -112,6 +112,25 @@ bool chat_still_stamps(char *s, size_t n)
 /* --- messages ----------------------------------------------------------------------------------
  */
 
+static bool is_blank(const json_t *string)
+{
+    return json_is_string(string) &&
+           strspn(json_string_value(string), " \t\r\n") == json_string_length(string);
+}
+
+const json_t *chat_last_text(const json_t *content)
+{
+    if (json_is_string(content))
+        return is_blank(content) ? NULL : content;
+    for (size_t i = json_array_size(content); i-- > 0;) {
+        const json_t *t = json_object_get(json_array_get(content, i), "text");
+
+        if (json_is_string(t) && !is_blank(t))
+            return t;
+    }
+    return NULL;
+}
+
 /* Text, with the stamps of a system message made constant. */
 static struct jinja_value *text_value(const char *s, size_t n, bool is_system)
 {
@@ -154,18 +173,19 @@ static struct jinja_value *content_value(const json_t *j, bool parts, bool is_sy
 static struct jinja_value *call_value(const json_t *call)
 {
     CLEANUP(json_decrefp) json_t *copy = json_deep_copy(call);
-    json_t *function = copy ? json_object_get(copy, "function") : NULL, *text, *arguments;
+    json_t *function = copy ? json_object_get(copy, "function") : NULL, *text, *arguments = NULL;
 
     if (!copy)
         return NULL;
     text = json_object_get(function, "arguments");
-    if (json_is_string(text)) {
+    if (!text || json_is_null(text) || is_blank(text))
+        arguments = json_object();
+    else if (json_is_string(text))
         arguments = json_loadb(json_string_value(text), json_string_length(text),
                                JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
-        /* What is no JSON stays as it was written. */
-        if (arguments && json_object_set_new(function, "arguments", arguments) < 0)
-            return NULL;
-    }
+    /* What is no JSON stays as it was written. */
+    if (arguments && json_object_set_new(function, "arguments", arguments) < 0)
+        return NULL;
     return chat_value(copy);
 }
 

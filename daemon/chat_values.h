@@ -12,10 +12,13 @@ struct jinja_value;
 struct jinja_value *chat_value(const json_t *j);
 /*
  * A message as templates want it: the arguments of tool calls, which OpenAI writes as strings, are
- * parsed where they are JSON; parts of content that are text are joined unless `parts`; stamps of
+ * parsed where they are JSON (none are {}); parts of content that are text are joined unless `parts`; stamps of
  * clients that change with every request are made constant in a system message.
  */
 struct jinja_value *chat_message_value(const json_t *message, bool parts);
+
+/* The last text of a message's content that is more than white space, borrowed from it; or NULL. */
+const json_t *chat_last_text(const json_t *content);
 
 /*
  * Volatile stamps at the head of a prompt: Claude Code's billing header has a checksum and a build

@@ -170,6 +170,30 @@ START_TEST(the_root_is_what_system_and_tools_give_whatever_is_asked)
 }
 END_TEST
 
+START_TEST(calls_without_arguments_have_none)
+{
+    static const char *const functions[] = {
+        "{\"name\":\"f\"}", "{\"name\":\"f\",\"arguments\":null}",
+        "{\"name\":\"f\",\"arguments\":\"\"}", "{\"name\":\"f\",\"arguments\":\" {}\"}"};
+    struct fix f;
+
+    fix_open(&f);
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        struct chat_prompt p;
+        char messages[512];
+
+        (void)snprintf(messages, sizeof messages,
+                       "[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\","
+                       "\"tool_calls\":[{\"function\":%s}]},{\"role\":\"tool\",\"content\":\"1\"}]",
+                       functions[i]);
+        p = prompt_of(&f, messages, NULL);
+        ck_assert_ptr_nonnull(memmem(p.text.data, p.text.len, "\"arguments\": {}", 15));
+        chat_prompt_done(&p);
+    }
+    fix_close(&f);
+}
+END_TEST
+
 START_TEST(an_answer_that_was_begun_goes_on)
 {
     struct fix f;
@@ -213,6 +237,7 @@ int main(void)
     tcase_add_test(t, goldens_are_rendered_and_tokenised_alike);
     tcase_add_test(t, nothing_in_a_message_becomes_a_control_token);
     tcase_add_test(t, the_root_is_what_system_and_tools_give_whatever_is_asked);
+    tcase_add_test(t, calls_without_arguments_have_none);
     tcase_add_test(t, an_answer_that_was_begun_goes_on);
     tcase_add_test(t, stamps_of_clients_are_made_constant);
     suite_add_tcase(s, t);

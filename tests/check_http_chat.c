@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/chat/completions: whole and streamed, and what is refused by name. */
+#include "daemon/api_error.h"
+#include "daemon/api_json.h"
+#include "daemon/api_parse.h"
 #include "daemon/chat_template.h"
 #include "tests/http_world.h"
 
@@ -129,6 +132,23 @@ START_TEST(messages_are_rendered_by_the_models_template)
                    "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
                    "\"content\":\"It is\"}]",
                    "[user:x][assistant:It is");
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
+                   "\"content\":[{\"type\":\"text\",\"text\":\"It\"},{\"type\":\"text\",\"text\":"
+                   "\" is\"}]}]",
+                   "[user:x][assistant:It is");
+    /* One without a word is none. */
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
+                   "\"content\":\"\"}]",
+                   "[user:x][assistant:");
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\"}]",
+                   "[user:x][assistant:");
+    expect_content(w,
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
+                   "\"content\":\"\"}],\"continue_final_message\":false",
+                   "[user:x][assistant:][assistant:");
     world_free(w);
 }
 END_TEST
@@ -327,6 +347,15 @@ START_TEST(what_chats_cannot_do_is_refused_by_name)
         {"{" ASK ",\"reasoning_budget_tokens\":\"5\"}", "reasoning_budget_tokens"},
         {"{" ASK ",\"prompt\":\"x\"}", "prompt is not a field of chats"},
         {"{" ASK ",\"chat_template_kwargs\":1}", "chat_template_kwargs is 1"},
+        {"{" ASK ",\"chat_template_kwargs\":{\"messages\":[]}}", "chat_template_kwargs.messages"},
+        {"{" ASK ",\"chat_template_kwargs\":{\"enable_thinking\":\"false\"}}",
+         "chat_template_kwargs.enable_thinking is a string"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"reasoning_content\":5},{\"role\":\"user\","
+         "\"content\":\"x\"}]}",
+         "messages[0].reasoning_content is 5"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
+         "\"reasoning_content\":\"I look\"}]}",
+         "messages[1].reasoning_content"},
         {"{" ASK ",\"top_logprobs\":2}", "top_logprobs needs logprobs"},
         {"{" ASK ",\"seed\":1e400}", "seed"},
         {"{" ASK ",\"temperature\":123456789012345678901234567890123456789012345678901234567890}",
@@ -340,6 +369,32 @@ START_TEST(what_chats_cannot_do_is_refused_by_name)
         client_post(c, "/v1/chat/completions", cases[i].body);
         client_expect(w, c, 400, cases[i].words);
     }
+    world_free(w);
+}
+END_TEST
+
+/* They are JSON within a string, which the limit on the body's values does not see. */
+START_TEST(arguments_of_calls_are_bounded)
+{
+    static const char head[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},"
+                               "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":"
+                               "\"f\",\"arguments\":\"[",
+                      tail[] = "1]\"}}]},{\"role\":\"tool\",\"content\":\"y\"}],\"max_tokens\":1}";
+    struct world *w = chat_world();
+    const struct completion_limits limits = {w->server.tokenizer, 4096, w->server.chat};
+    struct completion_params params;
+    struct request *request;
+    struct api_error e;
+    struct buf body = {0};
+
+    ck_assert_int_eq(buf_addz(&body, head), 0);
+    for (size_t i = 0; i < API_JSON_MAX_VALUES; i++)
+        ck_assert_int_eq(buf_addz(&body, "1,"), 0);
+    ck_assert_int_eq(buf_addz(&body, tail), 0);
+    ck_assert_int_lt(chat_parse(body.data, body.len, &limits, &params, &request, &e), 0);
+    ck_assert_int_eq(e.status, 400);
+    ck_assert_str_eq(e.param, "messages[1].tool_calls[0].function.arguments");
+    buf_done(&body);
     world_free(w);
 }
 END_TEST
@@ -359,6 +414,7 @@ int main(void)
     tcase_add_test(t, thinking_ends_at_its_budget_in_one_pass);
     tcase_add_test(t, a_budget_of_nothing_is_no_thinking);
     tcase_add_test(t, what_chats_cannot_do_is_refused_by_name);
+    tcase_add_test(t, arguments_of_calls_are_bounded);
     suite_add_tcase(s, t);
     srunner_run_all(r, CK_NORMAL);
     n_failed = srunner_ntests_failed(r);
