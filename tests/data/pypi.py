@@ -38,7 +38,7 @@ def find(package, name):
     """The address of the package's file."""
     index = urllib.parse.urljoin(os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/") + "/", package + "/")
     with ask(index) as page:
-        text = page.read().decode(errors="replace")
+        text = read(page).decode(errors="replace")
     href = re.search(r'href="([^"#]*/' + re.escape(name) + r')[#"]', text)
     if not href:
         fail(f"{index} does not have {name}", NO_NETWORK)
@@ -52,6 +52,9 @@ def fetch(package, name, sha256):
         while data := read(source):
             digest.update(data)
             out.write(data)
+        # Not every version of Python raises at an early end.
+        if out.tell() < int(source.headers.get("Content-Length", 0)):
+            fail(f"the download broke off after {out.tell()} bytes", NO_NETWORK)
     if digest.hexdigest() != sha256:
         fail(f"the SHA-256 of {url} is {digest.hexdigest()}, not {sha256}")
     out.seek(0)
