@@ -154,10 +154,24 @@ def a_loop_of_tools(d, thinking, kept):
         talk.messages.append({"role": "assistant", "content": answer["content"]})
 
 
+def a_loop_that_is_first_seen_in_its_middle(d):
+    """Nobody read its question alone, and yet the next question goes on from the loop's first answer."""
+    system, tools = CASES[26]["messages"][0]["content"], CASES[26]["tools"]
+    alone, talk = (Talk(d, f"in the middle, {name}", system, enable_thinking=True, tools=tools) for name in ("its question", "all of it"))
+    question, _, result = TASKS[0]
+    alone.messages.append({"role": "user", "content": question})
+    call = alone.ask(0)
+    talk.messages = alone.messages + [call, {"role": "tool", "content": result}] * 3
+    answer = talk.ask(0)
+    talk.messages += [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": TASKS[1][0]}]
+    talk.ask(alone.turn)
+
+
 def check_reading():
     with Daemon(log_level="warning") as d:
         a_chat_whose_thinking_is_dropped(d, "client")
         a_loop_of_tools(d, True, False)
+        a_loop_that_is_first_seen_in_its_middle(d)
         if SHORT:
             print("STRATA_TEST_SHORT: the other chat and loops are left out")
             return
