@@ -115,10 +115,22 @@ struct tile_rows {
     size_t ahead;        /* asked for while this is used, see prefetch_ahead; 0: nothing */
     const float *packed; /* or packed by pack_rows */
     uint32_t n_r, k;
-    const float *x[TILE_T];
-    float *y[TILE_T];
+    uint32_t n_t;
+    const float *x[TILE_T]; /* those behind the last repeat it: a tile may have room for more */
+    float *y[TILE_T];       /* n_t of them */
     bool acc;
 };
+
+/* The four results v[t] of every activation row that there is, from weight row r on. */
+static ALWAYS_INLINE void store_tile(const uint32_t n_t, const struct tile_rows *j, uint32_t r,
+                                     const __m128 *v)
+{
+    uint32_t n_r = j->n_r - r < TILE_R ? j->n_r - r : TILE_R;
+
+    UNROLLED (t, n_t)
+        if (t < j->n_t)
+            store_results(j->y[t] + r, v[t], n_r, j->acc);
+}
 
 /* --- weights as they are -------------------------------------------------------------------------
  */
@@ -202,8 +214,7 @@ static ALWAYS_INLINE void direct_tiles(const uint32_t n_t, const uint32_t type,
         UNROLLED (i, TILE_R)
             w[i] = j->w + (r + (i < n_r ? i : 0)) * j->w_ld;
         direct_tile(n_t, type, w, j->x, j->k, j->ahead, v);
-        UNROLLED (t, n_t)
-            store_results(j->y[t] + r, v[t], n_r, j->acc);
+        store_tile(n_t, j, r, v);
     }
 }
 
@@ -289,57 +300,38 @@ static ALWAYS_INLINE void packed_walk(const uint32_t n_t, const float *w, const 
     }
 }
 
+/* Long rows: a block of k after the other, the lanes of all tiles waiting in memory. */
 static ALWAYS_INLINE void packed_rows(const uint32_t n_t, const struct tile_rows *j)
 {
-    size_t step = packed_tile_floats(j->k);
+    const size_t step = packed_tile_floats(j->k);
+    struct lanes kept[PANEL_ROWS / TILE_R];
 
-    if (j->k <= BLOCK_K) {
+    for (uint32_t k0 = 0; k0 < j->k; k0 += BLOCK_K) {
+        uint32_t k1 = j->k - k0 < BLOCK_K ? j->k : k0 + BLOCK_K;
         const float *w = j->packed;
+        struct lanes *keep = kept;
 
-        for (uint32_t r = 0; r < j->n_r; r += TILE_R, w += step) {
+        for (uint32_t r = 0; r < j->n_r; r += TILE_R, w += step, keep++) {
             struct lanes a;
             __m128 v[TILE_T];
 
-            UNROLLED (h, HALVES)
+            UNROLLED (h, HALVES) {
                 lanes_clear(n_t, a.of[h]);
-            packed_walk(n_t, w, j->x, j->k, 0, j->k, &a);
-            lanes_sum(n_t, &a, v);
-            UNROLLED (t, n_t)
-                store_results(j->y[t] + r, v[t], j->n_r - r < TILE_R ? j->n_r - r : TILE_R, j->acc);
-        }
-    } else {
-        /* Long rows: a block of k after the other, the lanes of all tiles waiting in memory. */
-        struct lanes kept[PANEL_ROWS / TILE_R];
-
-        for (uint32_t k0 = 0; k0 < j->k; k0 += BLOCK_K) {
-            uint32_t k1 = j->k - k0 < BLOCK_K ? j->k : k0 + BLOCK_K;
-            const float *w = j->packed;
-            struct lanes *keep = kept;
-
-            for (uint32_t r = 0; r < j->n_r; r += TILE_R, w += step, keep++) {
-                struct lanes a;
-                __m128 v[TILE_T];
-
-                UNROLLED (h, HALVES) {
-                    lanes_clear(n_t, a.of[h]);
-                    if (k0 > 0)
-                        UNROLLED (t, n_t)
-                            UNROLLED (i, TILE_R)
-                                a.of[h][t][i] = keep->of[h][t][i];
-                }
-                packed_walk(n_t, w, j->x, j->k, k0, k1, &a);
-                if (k1 < j->k) {
-                    UNROLLED (h, HALVES)
-                        UNROLLED (t, n_t)
-                            UNROLLED (i, TILE_R)
-                                keep->of[h][t][i] = a.of[h][t][i];
-                    continue;
-                }
-                lanes_sum(n_t, &a, v);
-                UNROLLED (t, n_t)
-                    store_results(j->y[t] + r, v[t], j->n_r - r < TILE_R ? j->n_r - r : TILE_R,
-                                  j->acc);
+                if (k0 > 0)
+                    UNROLLED (t, n_t)
+                        UNROLLED (i, TILE_R)
+                            a.of[h][t][i] = keep->of[h][t][i];
             }
+            packed_walk(n_t, w, j->x, j->k, k0, k1, &a);
+            if (k1 < j->k) {
+                UNROLLED (h, HALVES)
+                    UNROLLED (t, n_t)
+                        UNROLLED (i, TILE_R)
+                            keep->of[h][t][i] = a.of[h][t][i];
+                continue;
+            }
+            lanes_sum(n_t, &a, v);
+            store_tile(n_t, j, r, v);
         }
     }
 }
@@ -347,44 +339,11 @@ static ALWAYS_INLINE void packed_rows(const uint32_t n_t, const struct tile_rows
 /* --- both
  * ------------------------------------------------------------------------------------------ */
 
-/* One function for every number of activation rows that a tile can have. */
-#if defined(SIMD_TILE_T_6)
-#define TILE_CASES(call)                                                                           \
-    switch (n_t) {                                                                                 \
-    case 1:                                                                                        \
-        call(1);                                                                                   \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        call(2);                                                                                   \
-        break;                                                                                     \
-    case 3:                                                                                        \
-        call(3);                                                                                   \
-        break;                                                                                     \
-    case 4:                                                                                        \
-        call(4);                                                                                   \
-        break;                                                                                     \
-    case 5:                                                                                        \
-        call(5);                                                                                   \
-        break;                                                                                     \
-    default:                                                                                       \
-        call(6);                                                                                   \
-        break;                                                                                     \
-    }
-#else
-#define TILE_CASES(call)                                                                           \
-    switch (n_t) {                                                                                 \
-    case 1:                                                                                        \
-        call(1);                                                                                   \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        call(2);                                                                                   \
-        break;                                                                                     \
-    default:                                                                                       \
-        call(3);                                                                                   \
-        break;                                                                                     \
-    }
-#endif
-
+/*
+ * One piece of code for some numbers of activation rows, TILE_CASES and PACKED_CASES of the
+ * instruction set; what lies between takes the next larger.  All of them would be the longest part
+ * of compiling.
+ */
 static void tiles_f32(const struct tile_rows *j, uint32_t n_t)
 {
 #define CALL(t) direct_tiles(t, TENSOR_F32, j)
@@ -409,12 +368,16 @@ static void tiles_bf16(const struct tile_rows *j, uint32_t n_t)
 static void tiles_packed(const struct tile_rows *j, uint32_t n_t)
 {
 #define CALL(t) packed_rows(t, j)
-    TILE_CASES(CALL)
+    PACKED_CASES(CALL)
 #undef CALL
 }
 
-static void tiles(const struct tile_rows *j, uint32_t type, uint32_t n_t)
+/* j->x and j->y are set as far as n_t. */
+static void tiles(struct tile_rows *j, uint32_t type, uint32_t n_t)
 {
+    j->n_t = n_t;
+    for (uint32_t t = n_t; t < TILE_T; t++)
+        j->x[t] = j->x[n_t - 1];
     if (j->packed)
         tiles_packed(j, n_t);
     else if (type == TENSOR_F16)
@@ -425,12 +388,12 @@ static void tiles(const struct tile_rows *j, uint32_t type, uint32_t n_t)
         tiles_f32(j, n_t);
 }
 
-/* Activation rows in the next tile of `left`: no tile of one behind a full one. */
+/* Activation rows in the next tile of `left`: no tile of one or two behind a full one. */
 static ALWAYS_INLINE uint32_t next_tile(uint32_t left)
 {
     if (left <= TILE_T)
         return left;
-    return left < 2 * TILE_T ? (left + 1) / 2 : TILE_T;
+    return left <= TILE_T + TILE_T / 3 ? (left + 1) / 2 : TILE_T;
 }
 
 static uint32_t panel_rows(uint32_t k)

@@ -8,25 +8,13 @@
 
 #include "engine/cpu/simd_avx2.h"
 
-enum {
-    QUANT_T = 4
-}; /* activation rows of a tile: their sums in 16 bits and in floats, 8 registers
-    */
-#define QUANT_CASES(call)                                                                          \
-    switch (n_t) {                                                                                 \
-    case 1:                                                                                        \
-        call(1);                                                                                   \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        call(2);                                                                                   \
-        break;                                                                                     \
-    case 3:                                                                                        \
-        call(3);                                                                                   \
-        break;                                                                                     \
-    default:                                                                                       \
-        call(4);                                                                                   \
-        break;                                                                                     \
-    }
+/* Activation rows of a tile: their sums in 16 bits and in floats, 8 registers. */
+enum { QUANT_T = 4 };
+
+/* Formats, one for every kind of packed tile. */
+#define QUANT_KINDS(each)                                                                          \
+    each(Q4_0) each(Q4_1) each(Q5_0) each(Q5_1) each(Q8_0) each(Q2_K) each(Q3_K) each(Q6_K)        \
+        each(IQ2_XS)
 
 static ALWAYS_INLINE vf vi_to_floats(vi a)
 {

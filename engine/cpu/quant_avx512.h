@@ -10,33 +10,13 @@
 #include "engine/cpu/simd_avx512.h"
 
 enum { QUANT_T = 8 };
-#define QUANT_CASES(call)                                                                          \
-    switch (n_t) {                                                                                 \
-    case 1:                                                                                        \
-        call(1);                                                                                   \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        call(2);                                                                                   \
-        break;                                                                                     \
-    case 3:                                                                                        \
-        call(3);                                                                                   \
-        break;                                                                                     \
-    case 4:                                                                                        \
-        call(4);                                                                                   \
-        break;                                                                                     \
-    case 5:                                                                                        \
-        call(5);                                                                                   \
-        break;                                                                                     \
-    case 6:                                                                                        \
-        call(6);                                                                                   \
-        break;                                                                                     \
-    case 7:                                                                                        \
-        call(7);                                                                                   \
-        break;                                                                                     \
-    default:                                                                                       \
-        call(8);                                                                                   \
-        break;                                                                                     \
-    }
+
+/* Formats, one for every kind of packed tile; how many sums fit into 16 bits is nothing here. */
+#define QUANT_KINDS(each) each(Q4_0) each(Q4_1) each(Q8_0) each(Q2_K) each(Q6_K)
+#define packed_Q5_0       packed_Q4_0
+#define packed_Q5_1       packed_Q4_1
+#define packed_Q3_K       packed_Q6_K
+#define packed_IQ2_XS     packed_Q6_K
 
 static ALWAYS_INLINE vf vi_to_floats(vi a)
 {

@@ -93,19 +93,25 @@ static ALWAYS_INLINE void put_field(__m256i *v, uint8_t *const *to, uint32_t n)
             _mm256_storeu_si256((__m256i *)to[i], v[i]);
 }
 
+/* What packing asks of a format: how its blocks are unpacked and what the packed ones look like. */
+struct pack_format {
+    void (*unpack)(const uint8_t *p, uint32_t n, struct quant_group *g);
+    uint32_t group_bytes;
+    struct packed_kind kind;
+};
+
 /* Eight rows, from p on, of the n blocks of a group; to[i]: their place in packed block i. */
-static ALWAYS_INLINE void pack_group(const uint32_t type, const uint8_t *const *p, uint32_t n,
-                                     uint8_t *const *to)
+static void pack_group(const struct pack_format *f, const uint8_t *const *p, uint32_t n,
+                       uint8_t *const *to)
 {
-    const struct packed_kind k = packed_kind(type);
-    struct quant_scales sc[8];
+    struct quant_group g[8];
     __m256i v[8];
     uint8_t *at[QUANT_SUPER];
 
     UNROLLED (i, QUANT_SUPER)
         at[i] = to[i] + PACKED_Q;
     for (uint32_t r = 0; r < 8; r++)
-        quant_load_scales(type, p[r], n, &sc[r]);
+        f->unpack(p[r], n, &g[r]);
 #define FIELD(value)                                                                               \
     do {                                                                                           \
         UNROLLED (r, 8)                                                                            \
@@ -114,17 +120,17 @@ static ALWAYS_INLINE void pack_group(const uint32_t type, const uint8_t *const *
         UNROLLED (i, QUANT_SUPER)                                                                  \
             at[i] += PACKED_F;                                                                     \
     } while (0)
-    FIELD(_mm256_castps_si256(sc[r].d));
-    if (k.min)
-        FIELD(_mm256_castps_si256(sc[r].m));
-    if (k.halves) {
-        FIELD(sc[r].scale);
-        FIELD(sc[r].min);
+    FIELD(_mm256_castps_si256(g[r].sc.d));
+    if (f->kind.min)
+        FIELD(_mm256_castps_si256(g[r].sc.m));
+    if (f->kind.halves) {
+        FIELD(g[r].sc.scale);
+        FIELD(g[r].sc.min);
     }
 #undef FIELD
     for (uint32_t i = 0; i < n; i++) {
         UNROLLED (r, 8)
-            v[r] = quant_unpack(type, p[r], i);
+            v[r] = g[r].u[i];
         transpose8(v);
         UNROLLED (q, QUANT_QUADS)
             _mm256_storeu_si256((__m256i *)(to[i] + q * PACKED_F), v[q]);
@@ -132,10 +138,10 @@ static ALWAYS_INLINE void pack_group(const uint32_t type, const uint8_t *const *
 }
 
 /* Rows [0, n_r) from w on; a tile with fewer rows repeats its first, whose results nobody reads. */
-static ALWAYS_INLINE void pack_tile(const uint32_t type, const uint8_t *w, size_t w_ld,
-                                    uint32_t n_r, uint32_t n_blocks, uint8_t *tile)
+static void pack_tile(const struct pack_format *f, const uint8_t *w, size_t w_ld, uint32_t n_r,
+                      uint32_t n_blocks, uint8_t *tile)
 {
-    const size_t bytes = packed_bytes(packed_kind(type));
+    const size_t bytes = packed_bytes(f->kind);
     uint32_t before[QUANT_SUPER];
 
     for (uint32_t l = 0; l < QUANT_SUPER; l++)
@@ -151,9 +157,9 @@ static ALWAYS_INLINE void pack_tile(const uint32_t type, const uint8_t *w, size_
 
             for (uint32_t i = 0; i < QUANT_SUPER; i++)
                 to[i] = tile + (before[i] + b / QUANT_SUPER) * bytes + r * 4;
-            pack_group(type, p, n, to);
+            pack_group(f, p, n, to);
             for (uint32_t i = 0; i < 8; i++)
-                p[i] += quant_group_bytes(type);
+                p[i] += f->group_bytes;
         }
     }
 }
@@ -162,10 +168,11 @@ static ALWAYS_INLINE void pack_tile(const uint32_t type, const uint8_t *w, size_
 struct packed_rows {
     const uint8_t *tile;
     uint32_t n_blocks, n_r;
-    const int8_t *x[QUANT_T];
+    uint32_t n_t;
+    const int8_t *x[QUANT_T]; /* those behind the last repeat it */
     const float *dx[QUANT_T];
     const int16_t *xs[QUANT_T];
-    float *y[QUANT_T];
+    float *y[QUANT_T]; /* n_t of them */
     int min; /* what multiplies the sums of activations, when that is one number for all blocks */
     bool acc;
 };
@@ -236,13 +243,14 @@ static ALWAYS_INLINE void packed_products(const uint32_t n_t, const struct packe
             UNROLLED (t, n_t)
                 kept[level][t] = a[t];
     }
-    UNROLLED (t, n_t) {
-        float *y = j->y[t];
+    UNROLLED (t, n_t)
+        if (t < j->n_t) {
+            float *y = j->y[t];
 
-        if (j->acc)
-            a[t] = vf_add(vf_load(y, j->n_r), a[t]);
-        vf_store(y, a[t], j->n_r);
-    }
+            if (j->acc)
+                a[t] = vf_add(vf_load(y, j->n_r), a[t]);
+            vf_store(y, a[t], j->n_r);
+        }
 }
 
 static size_t packed_scratch(uint32_t k)
@@ -262,22 +270,24 @@ static ALWAYS_INLINE void packed_all(const struct packed_kind k, int offset, con
         .acc = m->acc,
     };
 
-    for (uint32_t t = 0, n_t; t < m->n_x; t += n_t) {
-        /* No tile of one behind a full one. */
-        uint32_t left = m->n_x - t;
-
-        n_t = left <= QUANT_T ? left : left < 2 * QUANT_T ? (left + 1) / 2 : QUANT_T;
-        for (uint32_t i = 0; i < n_t; i++) {
-            size_t x = m->in ? m->in[t + i] : t + i;
+    for (uint32_t t0 = 0; t0 < m->n_x; t0 += j.n_t) {
+        j.n_t = m->n_x - t0 < QUANT_T ? m->n_x - t0 : QUANT_T;
+        if (j.n_t > QUANT_T / 2 && j.n_t < QUANT_T - QUANT_T / 4)
+            j.n_t = QUANT_T / 2;
+        for (uint32_t i = 0; i < QUANT_T; i++) {
+            uint32_t t = t0 + (i < j.n_t ? i : j.n_t - 1);
+            size_t x = m->in ? m->in[t] : t;
 
             j.x[i] = m->xq + x * m->xq_ld;
             j.dx[i] = m->xd + x * m->xd_ld;
             j.xs[i] = m->xs + x * 2 * m->xd_ld;
-            j.y[i] = m->y + (m->out ? m->out[t + i] : t + i) * m->y_ld + r;
+            j.y[i] = m->y + (m->out ? m->out[t] : t) * m->y_ld + r;
         }
-#define CALL(n) packed_products(n, k, &j)
-        QUANT_CASES(CALL)
-#undef CALL
+        /* Two pieces of code, as in matmul_simd.h. */
+        if (j.n_t <= QUANT_T / 2)
+            packed_products(QUANT_T / 2, k, &j);
+        else
+            packed_products(QUANT_T, k, &j);
     }
 }
 

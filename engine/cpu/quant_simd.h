@@ -10,66 +10,68 @@
 
 #include <assert.h>
 
-#define QUANT_TYPES(each)                                                                          \
-    each(Q4_0) each(Q4_1) each(Q5_0) each(Q5_1) each(Q8_0) each(Q2_K) each(Q3_K) each(Q4_K)        \
-        each(Q5_K) each(Q6_K) each(IQ2_XS) each(IQ3_XXS) each(IQ3_S) each(IQ4_NL) each(IQ4_XS)     \
-            each(MXFP4)
+/* Formats whose decode has code of its own, and those that share some: one is longer to compile. */
+#define QUANT_OWN(each)                                                                            \
+    each(Q4_0) each(Q4_1) each(Q8_0) each(Q2_K) each(Q3_K) each(Q4_K) each(Q5_K) each(Q6_K)
+#define QUANT_SHARED(each)                                                                         \
+    each(Q5_0) each(Q5_1) each(IQ2_XS) each(IQ3_XXS) each(IQ3_S) each(IQ4_NL) each(IQ4_XS)         \
+        each(MXFP4)
 
-/* One function per format and one per kind of packed tile: that is where the constants come from.
- */
-#define DIRECT(name)                                                                               \
-    static void direct_##name(const struct matmul *m, uint32_t r0, uint32_t r1)                    \
+/* Functions for a format or a kind of packed tile: that is where the constants come from. */
+#define UNPACK(name)                                                                               \
+    static void unpack_##name(const uint8_t *p, uint32_t n, struct quant_group *g)                 \
     {                                                                                              \
-        direct_rows(TENSOR_##name, m, r0, r1);                                                     \
+        quant_unpack_group(TENSOR_##name, p, n, g);                                                \
     }
-QUANT_TYPES(DIRECT)
+QUANT_OWN(UNPACK)
+QUANT_SHARED(UNPACK)
+#undef UNPACK
+
+#define DIRECT(name)                                                                               \
+    static void direct_##name(const struct direct_format *f, const struct matmul *m, uint32_t r0,  \
+                              uint32_t r1)                                                         \
+    {                                                                                              \
+        direct_rows(false, TENSOR_##name, f, m, r0, r1);                                           \
+    }
+QUANT_OWN(DIRECT)
 #undef DIRECT
 
-#define PACK(name)                                                                                 \
-    static void pack_##name(const uint8_t *w, size_t w_ld, uint32_t n_r, uint32_t n_blocks,        \
-                            uint8_t *tile)                                                         \
-    {                                                                                              \
-        pack_tile(TENSOR_##name, w, w_ld, n_r, n_blocks, tile);                                    \
-    }
-QUANT_TYPES(PACK)
-#undef PACK
+static void direct_shared(const struct direct_format *f, const struct matmul *m, uint32_t r0,
+                          uint32_t r1)
+{
+    direct_rows(true, 0, f, m, r0, r1);
+}
 
-/* `name` stands for all formats whose packed kind is the same. */
+/* `name` stands for all formats whose packed kind is the same, see QUANT_KINDS. */
 #define PACKED(name)                                                                               \
     static void packed_##name(int offset, const struct matmul *m, const uint8_t *tile, uint32_t r, \
                               uint32_t n_r)                                                        \
     {                                                                                              \
         packed_all(packed_kind(TENSOR_##name), offset, m, tile, r, n_r);                           \
     }
-PACKED(Q4_0)
-PACKED(Q4_1)
-PACKED(Q5_0)
-PACKED(Q5_1)
-PACKED(Q8_0)
-PACKED(Q2_K)
-PACKED(Q3_K)
-PACKED(Q6_K)
-PACKED(IQ2_XS)
-PACKED(IQ3_XXS)
+QUANT_KINDS(PACKED)
 #undef PACKED
-#define packed_Q4_K   packed_Q4_1
-#define packed_Q5_K   packed_Q5_1
-#define packed_IQ3_S  packed_Q5_0
-#define packed_MXFP4  packed_Q5_0
-#define packed_IQ4_NL packed_Q8_0
-#define packed_IQ4_XS packed_Q8_0
+#define packed_Q4_K    packed_Q4_1
+#define packed_Q5_K    packed_Q5_1
+#define packed_IQ3_S   packed_Q5_0
+#define packed_MXFP4   packed_Q5_0
+#define packed_IQ3_XXS packed_Q8_0
+#define packed_IQ4_NL  packed_Q8_0
+#define packed_IQ4_XS  packed_Q8_0
 
 struct quant_ways {
-    void (*direct)(const struct matmul *m, uint32_t r0, uint32_t r1);
-    void (*pack)(const uint8_t *w, size_t w_ld, uint32_t n_r, uint32_t n_blocks, uint8_t *tile);
+    void (*unpack)(const uint8_t *p, uint32_t n, struct quant_group *g);
+    void (*direct)(const struct direct_format *f, const struct matmul *m, uint32_t r0, uint32_t r1);
     void (*packed)(int offset, const struct matmul *m, const uint8_t *tile, uint32_t r,
                    uint32_t n_r);
 };
 
 static const struct quant_ways quant_ways[] = {
-#define WAYS(name) [TENSOR_##name] = {direct_##name, pack_##name, packed_##name},
-    QUANT_TYPES(WAYS)
-#undef WAYS
+#define OWN(name)    [TENSOR_##name] = {unpack_##name, direct_##name, packed_##name},
+#define SHARED(name) [TENSOR_##name] = {unpack_##name, direct_shared, packed_##name},
+    QUANT_OWN(OWN) QUANT_SHARED(SHARED)
+#undef OWN
+#undef SHARED
 };
 
 static void matmul_quant(const struct matmul *m, uint32_t r0, uint32_t r1, void *scratch)
@@ -78,14 +80,23 @@ static void matmul_quant(const struct matmul *m, uint32_t r0, uint32_t r1, void 
 
     assert(quant_is(m->type));
     if (m->n_x <= DIRECT_X) {
-        way->direct(m, r0, r1);
+        const struct direct_format f = {.unpack = way->unpack,
+                                        .group_bytes = quant_group_bytes(m->type),
+                                        .halves = quant_has_halves(m->type),
+                                        .offset = quant_offset(m->type) != 0,
+                                        .min = quant_is_min(m->type)};
+
+        way->direct(&f, m, r0, r1);
         return;
     }
+    const struct pack_format f = {.unpack = way->unpack,
+                                  .group_bytes = quant_group_bytes(m->type),
+                                  .kind = packed_kind(m->type)};
     for (uint32_t r = r0; r < r1; r += VF) {
         uint32_t n_r = r1 - r < VF ? r1 - r : VF;
 
-        way->pack((const uint8_t *)m->w + r * m->row_bytes, m->row_bytes, n_r, m->k / QUANT_BLOCK,
-                  scratch);
+        pack_tile(&f, (const uint8_t *)m->w + r * m->row_bytes, m->row_bytes, n_r,
+                  m->k / QUANT_BLOCK, scratch);
         way->packed(quant_offset(m->type), m, scratch, r, n_r);
     }
 }

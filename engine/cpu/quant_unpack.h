@@ -26,7 +26,15 @@ static ALWAYS_INLINE bool quant_is_super(uint32_t type)
 
 static ALWAYS_INLINE bool quant_is_signed(uint32_t type)
 {
-    return type == TENSOR_Q8_0 || type == TENSOR_IQ4_NL || type == TENSOR_IQ4_XS;
+    return type == TENSOR_Q8_0 || type == TENSOR_IQ4_NL || type == TENSOR_IQ4_XS ||
+           type == TENSOR_IQ3_XXS;
+}
+
+/* Block i is shifted by a number that depends on i: a constant, if it is to be fast. */
+static ALWAYS_INLINE bool quant_is_shifted(uint32_t type)
+{
+    return type == TENSOR_Q2_K || type == TENSOR_Q3_K || type == TENSOR_Q4_K ||
+           type == TENSOR_Q5_K || type == TENSOR_Q6_K;
 }
 
 /* Has integer scales for halves of a block. */
@@ -44,15 +52,14 @@ static ALWAYS_INLINE bool quant_is_min(uint32_t type)
 
 static ALWAYS_INLINE int quant_offset(uint32_t type)
 {
-    return type == TENSOR_Q4_0      ? 8
-           : type == TENSOR_Q5_0    ? 16
-           : type == TENSOR_Q3_K    ? 4
-           : type == TENSOR_Q6_K    ? 32
-           : type == TENSOR_MXFP4   ? 12
-           : type == TENSOR_IQ2_XS  ? 43
-           : type == TENSOR_IQ3_XXS ? 62
-           : type == TENSOR_IQ3_S   ? 15
-                                    : 0;
+    return type == TENSOR_Q4_0     ? 8
+           : type == TENSOR_Q5_0   ? 16
+           : type == TENSOR_Q3_K   ? 4
+           : type == TENSOR_Q6_K   ? 32
+           : type == TENSOR_MXFP4  ? 12
+           : type == TENSOR_IQ2_XS ? 43
+           : type == TENSOR_IQ3_S  ? 15
+                                   : 0;
 }
 
 /*
@@ -60,8 +67,8 @@ static ALWAYS_INLINE int quant_offset(uint32_t type)
  */
 static ALWAYS_INLINE uint32_t quant_sums16(uint32_t type)
 {
-    return quant_is_signed(type) || type == TENSOR_IQ2_XS || type == TENSOR_IQ3_XXS ? 1
-           : type == TENSOR_Q6_K                                                    ? 2
+    return quant_is_signed(type) || type == TENSOR_IQ2_XS ? 1
+           : type == TENSOR_Q6_K                          ? 2
            : type == TENSOR_Q5_0 || type == TENSOR_Q5_1 || type == TENSOR_Q5_K ||
                    type == TENSOR_MXFP4 || type == TENSOR_IQ3_S || quant_has_halves(type)
                ? 4
@@ -194,7 +201,7 @@ static ALWAYS_INLINE __m256i unpack_iq3_xxs(const struct quant_iq3_xxs *p, uint3
     UNROLLED (l, 4)
         v[l] = quant_grid_iq3_xxs[qs[2 * l]] | (uint64_t)quant_grid_iq3_xxs[qs[2 * l + 1]] << 32;
     memcpy(&w, p->w + 4 * (size_t)i, sizeof w);
-    return with_signs(four_words(v), spread_signs(w), quant_offset(TENSOR_IQ3_XXS));
+    return with_signs(four_words(v), spread_signs(w), 0);
 }
 
 static ALWAYS_INLINE __m256i unpack_iq2_xs(const struct quant_iq2_xs *p, uint32_t i)
@@ -469,6 +476,29 @@ static ALWAYS_INLINE void quant_load_scales(const uint32_t type, const uint8_t *
         r->min = _mm256_set1_epi16((short)-quant_offset(type));
     else if (type != TENSOR_Q2_K)
         r->min = _mm256_set1_epi16(1);
+}
+
+/* --- groups ------------------------------------------------------------------------------------
+ */
+
+/* A group of eight blocks, unpacked, for what is not made for one format. */
+struct quant_group {
+    struct quant_scales sc;
+    __m256i u[QUANT_SUPER];
+};
+
+/* The first n blocks (8 of a block of 256) of the group at p. */
+static ALWAYS_INLINE void quant_unpack_group(const uint32_t type, const uint8_t *p, uint32_t n,
+                                             struct quant_group *g)
+{
+    quant_load_scales(type, p, n, &g->sc);
+    if (quant_is_shifted(type)) {
+        UNROLLED (i, QUANT_SUPER)
+            g->u[i] = quant_unpack(type, p, i);
+    } else {
+        for (uint32_t i = 0; i < n; i++)
+            g->u[i] = quant_unpack(type, p, i);
+    }
 }
 
 #endif

@@ -21,6 +21,20 @@ enum {
     TILE_T = 3, /* activation rows per tile of 4 weight rows: 12 of the 16 registers accumulate */
 };
 
+/* How many of them one piece of code is made for, see matmul_simd.h. */
+#define TILE_CASES(call)                                                                           \
+    if (n_t == 1)                                                                                  \
+        call(1);                                                                                   \
+    else if (n_t == 2)                                                                             \
+        call(2);                                                                                   \
+    else                                                                                           \
+        call(3);
+#define PACKED_CASES(call)                                                                         \
+    if (n_t <= 2)                                                                                  \
+        call(2);                                                                                   \
+    else                                                                                           \
+        call(3);
+
 typedef __m256 vf;
 typedef __m256i vi;
 

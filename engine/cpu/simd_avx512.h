@@ -17,7 +17,21 @@ enum {
     HALVES = 1,
     TILE_T = 6, /* 24 of the 32 registers accumulate */
 };
-#define SIMD_TILE_T_6
+
+#define TILE_CASES(call)                                                                           \
+    if (n_t == 1)                                                                                  \
+        call(1);                                                                                   \
+    else if (n_t == 2)                                                                             \
+        call(2);                                                                                   \
+    else if (n_t <= 4)                                                                             \
+        call(4);                                                                                   \
+    else                                                                                           \
+        call(6);
+#define PACKED_CASES(call)                                                                         \
+    if (n_t <= 4)                                                                                  \
+        call(4);                                                                                   \
+    else                                                                                           \
+        call(6);
 
 typedef __m512 vf;
 typedef __m512i vi;
