@@ -99,20 +99,25 @@ static ALWAYS_INLINE __m128i narrow_join4(const __m128i *v)
     return _mm_madd_epi16(_mm_unpacklo_epi16(a, _mm_srli_si128(a, 8)), _mm_set1_epi16(1));
 }
 
-/* As direct_sums below, of the group at p. */
-static ALWAYS_INLINE __m256i direct_narrow(const uint32_t type, const uint8_t *p, const int8_t *x)
+/* As direct_sums below, of the first n blocks of the group at p. */
+static ALWAYS_INLINE __m256i direct_narrow(const uint32_t type, const uint8_t *p, uint32_t n,
+                                           const int8_t *x)
 {
     const __m128i low = _mm_set1_epi8(15);
     const size_t bytes = quant_bytes(type);
     __m128i s[QUANT_SUPER];
 
     UNROLLED (i, QUANT_SUPER) {
-        __m128i v = _mm_loadu_si128((const __m128i *)(p + (i + 1) * bytes - 16));
+        __m128i v;
 
+        s[i] = _mm_setzero_si128();
+        if (i >= n)
+            continue;
+        v = _mm_loadu_si128((const __m128i *)(p + (i + 1) * bytes - 16));
         s[i] = narrow_sums(_mm_and_si128(v, low), _mm_and_si128(_mm_srli_epi16(v, 4), low),
                            x + (size_t)i * QUANT_BLOCK);
     }
-    return _mm256_set_m128i(narrow_join4(s + 4), narrow_join4(s));
+    return _mm256_set_m128i(n <= 4 ? _mm_setzero_si128() : narrow_join4(s + 4), narrow_join4(s));
 }
 
 /* Two 16-bit scales, side by side, to the halves of a vector. */
@@ -128,8 +133,11 @@ static ALWAYS_INLINE __m256i products16(const bool is_signed, __m256i u, __m256i
                      : _mm256_maddubs_epi16(u, x);
 }
 
-/* The products of a group, `u` its integers, with one activation row. */
-static ALWAYS_INLINE __m256i direct_sums(const uint32_t type, const __m256i *u,
+/*
+ * The products of the first n blocks of a group, `u` their integers, with one activation row; 0 in
+ * the other lanes.
+ */
+static ALWAYS_INLINE __m256i direct_sums(const uint32_t type, const __m256i *u, uint32_t n,
                                          const int16_t *scale, const int8_t *x)
 {
     const __m256i ones = _mm256_set1_epi16(1);
@@ -138,6 +146,9 @@ static ALWAYS_INLINE __m256i direct_sums(const uint32_t type, const __m256i *u,
     __m256i s[QUANT_SUPER];
 
     UNROLLED (i, QUANT_SUPER) {
+        s[i] = _mm256_setzero_si256();
+        if (i >= n)
+            continue;
         s[i] = products16(quant_is_signed(type), u[i], load_32(x + (size_t)i * QUANT_BLOCK));
         if (halves)
             s[i] = _mm256_madd_epi16(s[i], spread_scale(scale + 2 * (size_t)i));
@@ -155,100 +166,77 @@ struct direct {
     const int16_t *xs[DIRECT_X];
 };
 
-/* The float steps of eight blocks, b.. of the row, with the sums of integers s. */
-static ALWAYS_INLINE __m256 direct_step_of(const bool offset, const bool min,
-                                           const struct quant_scales *sc, __m256i s, __m256i sums,
-                                           __m256 dx, __m256 a)
-{
-    __m256i m;
+/* What eight blocks need of an activation row; those behind the first n are 0. */
+struct direct_blocks {
+    __m256 dx;
+    __m256i sums;
+};
 
-    if (offset || min)
-        m = _mm256_madd_epi16(sums, sc->min);
-    if (offset)
-        s = _mm256_add_epi32(s, m);
-    a = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s), _mm256_mul_ps(sc->d, dx), a);
-    if (min)
-        a = _mm256_fmadd_ps(sc->m, _mm256_mul_ps(dx, _mm256_cvtepi32_ps(m)), a);
-    return a;
+static ALWAYS_INLINE __m256i first_lanes(uint32_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-/* The group of eight blocks at p, blocks b.. of the row. */
+static ALWAYS_INLINE struct direct_blocks direct_load(const struct direct *j, uint32_t t,
+                                                      uint32_t b, const bool whole, uint32_t n)
+{
+    const void *xs = j->xs[t] + 2 * (size_t)b;
+    struct direct_blocks r;
+
+    r.dx = whole ? _mm256_loadu_ps(j->dx[t] + b) : _mm256_maskload_ps(j->dx[t] + b, first_lanes(n));
+    r.sums = whole ? load_32(xs) : _mm256_maskload_epi32(xs, first_lanes(n));
+    return r;
+}
+
+/* The float steps of the first n of eight blocks with the sums of integers s; other lanes stay. */
+static ALWAYS_INLINE __m256 direct_add(const bool offset, const bool min,
+                                       const struct quant_scales *sc, __m256i s,
+                                       struct direct_blocks x, const bool whole, uint32_t n,
+                                       __m256 a)
+{
+    __m256i m = _mm256_setzero_si256();
+    __m256 v;
+
+    if (offset || min)
+        m = _mm256_madd_epi16(x.sums, sc->min);
+    if (offset)
+        s = _mm256_add_epi32(s, m);
+    v = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s), _mm256_mul_ps(sc->d, x.dx), a);
+    if (min)
+        v = _mm256_fmadd_ps(sc->m, _mm256_mul_ps(x.dx, _mm256_cvtepi32_ps(m)), v);
+    return whole ? v : _mm256_blendv_ps(a, v, _mm256_castsi256_ps(first_lanes(n)));
+}
+
+/*
+ * The first n blocks of the group at p, blocks b.. of the row.  Fewer than eight are the rest of a
+ * row: the other lanes are left alone.
+ */
 static ALWAYS_INLINE void direct_group(const uint32_t n_t, const uint32_t type,
                                        const struct direct *j, const uint8_t *p, uint32_t b,
-                                       __m256 *a)
+                                       const bool whole, uint32_t n, __m256 *a)
 {
     struct quant_scales sc;
     int16_t scale[2 * QUANT_SUPER];
     __m256i u[QUANT_SUPER];
 
-    quant_load_scales(type, p, QUANT_SUPER, &sc);
+    quant_load_scales(type, p, n, &sc);
     if (quant_has_halves(type))
         _mm256_storeu_si256((__m256i *)scale, sc.scale);
-    if (!direct_is_narrow(type))
-        UNROLLED (i, QUANT_SUPER)
-            u[i] = quant_unpack(type, p, i);
+    UNROLLED (i, QUANT_SUPER)
+        u[i] = (whole || i < n) && !direct_is_narrow(type) ? quant_unpack(type, p, i)
+                                                           : _mm256_setzero_si256();
     UNROLLED (t, n_t) {
         const int8_t *x = j->x[t] + (size_t)b * QUANT_BLOCK;
-        __m256i s =
-            direct_is_narrow(type) ? direct_narrow(type, p, x) : direct_sums(type, u, scale, x);
+        __m256i s = direct_is_narrow(type) ? direct_narrow(type, p, n, x)
+                                           : direct_sums(type, u, n, scale, x);
 
-        a[t] =
-            direct_step_of(quant_offset(type) != 0, quant_is_min(type), &sc, s,
-                           load_32(j->xs[t] + 2 * (size_t)b), _mm256_loadu_ps(j->dx[t] + b), a[t]);
-    }
-}
-
-/*
- * What formats that few files have, and the rest of a row of any, are done with: blocks are
- * unpacked into memory first.  One piece of code for all; their own would be long to compile.
- */
-struct direct_format {
-    void (*unpack)(const uint8_t *p, uint32_t n, struct quant_group *g);
-    uint32_t group_bytes;
-    bool halves, offset, min;
-};
-
-/* The eight sums of 32 bits in one. */
-static ALWAYS_INLINE int sum_one32(__m256i v)
-{
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-
-    s = _mm_add_epi32(s, _mm_unpackhi_epi64(s, s));
-    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 1)));
-}
-
-/* The first n blocks of the group at p, blocks b.. of the row; the other lanes are left alone. */
-static void direct_part(uint32_t n_t, const struct direct_format *f, const struct direct *j,
-                        const uint8_t *p, uint32_t b, uint32_t n, __m256 *a)
-{
-    const __m256i mask =
-        _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-    struct quant_group g;
-    int16_t scale[2 * QUANT_SUPER];
-
-    f->unpack(p, n, &g);
-    _mm256_storeu_si256((__m256i *)scale, f->halves ? g.sc.scale : _mm256_set1_epi16(1));
-    for (uint32_t t = 0; t < n_t; t++) {
-        const int8_t *x = j->x[t] + (size_t)b * QUANT_BLOCK;
-        const void *xs = j->xs[t] + 2 * (size_t)b;
-        int sum[QUANT_SUPER] = {0};
-        __m256 v;
-
-        for (uint32_t i = 0; i < n; i++) {
-            /* As signed ones: unsigned integers are below 128. */
-            __m256i s = products16(true, g.u[i], load_32(x + (size_t)i * QUANT_BLOCK));
-
-            sum[i] = sum_one32(_mm256_madd_epi16(s, spread_scale(scale + 2 * (size_t)i)));
-        }
-        v = direct_step_of(f->offset, f->min, &g.sc, load_32(sum), _mm256_maskload_epi32(xs, mask),
-                           _mm256_maskload_ps(j->dx[t] + b, mask), a[t]);
-        a[t] = _mm256_blendv_ps(a[t], v, _mm256_castsi256_ps(mask));
+        a[t] = direct_add(quant_offset(type) != 0, quant_is_min(type), &sc, s,
+                          direct_load(j, t, b, whole, n), whole, n, a[t]);
     }
 }
 
 static ALWAYS_INLINE void direct_row(const uint32_t n_t, const uint32_t type,
-                                     const struct direct_format *f, const struct direct *j,
-                                     float *ret)
+                                     const struct direct *j, float *ret)
 {
     const uint32_t bytes = quant_group_bytes(type);
     const uint8_t *p = j->w;
@@ -260,12 +248,39 @@ static ALWAYS_INLINE void direct_row(const uint32_t n_t, const uint32_t type,
     for (; b + QUANT_SUPER <= j->n_blocks; b += QUANT_SUPER, p += bytes) {
         UNROLLED_BY (o, 0, bytes, 64)
             prefetch(p, STREAM_AHEAD + o);
-        direct_group(n_t, type, j, p, b, a);
+        direct_group(n_t, type, j, p, b, true, QUANT_SUPER, a);
     }
     if (!quant_is_super(type) && b < j->n_blocks)
-        direct_part(n_t, f, j, p, b, j->n_blocks - b, a);
+        direct_group(n_t, type, j, p, b, false, j->n_blocks - b, a);
     UNROLLED (t, n_t)
         ret[t] = tree8(a[t]);
+}
+
+/*
+ * The formats that few files have share one piece of code, since their own are long to compile:
+ * blocks are unpacked into memory first.
+ */
+struct direct_format {
+    void (*unpack)(const uint8_t *p, uint32_t n, struct quant_group *g);
+    uint32_t group_bytes;
+    bool halves, offset, min;
+};
+
+/* Products as of signed integers, which is right for unsigned ones below 128 too. */
+static ALWAYS_INLINE __m256i shared_sums(const bool halves, const struct quant_group *g, uint32_t n,
+                                         const int16_t *scale, const int8_t *x)
+{
+    __m256i s[QUANT_SUPER];
+
+    UNROLLED (i, QUANT_SUPER) {
+        s[i] = _mm256_setzero_si256();
+        if (i >= n)
+            continue;
+        s[i] =
+            _mm256_madd_epi16(products16(true, g->u[i], load_32(x + (size_t)i * QUANT_BLOCK)),
+                              halves ? spread_scale(scale + 2 * (size_t)i) : _mm256_set1_epi16(1));
+    }
+    return sum_eight32(s);
 }
 
 static void direct_row_shared(uint32_t n_t, const struct direct_format *f, const struct direct *j,
@@ -277,19 +292,30 @@ static void direct_row_shared(uint32_t n_t, const struct direct_format *f, const
     for (uint32_t t = 0; t < n_t; t++)
         a[t] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < j->n_blocks; b += QUANT_SUPER, p += f->group_bytes) {
+        const uint32_t n = j->n_blocks - b < QUANT_SUPER ? j->n_blocks - b : QUANT_SUPER;
+        int16_t scale[2 * QUANT_SUPER];
+        struct quant_group g;
+
         for (uint32_t o = 0; o < f->group_bytes; o += 64)
             prefetch(p, STREAM_AHEAD + o);
-        direct_part(n_t, f, j, p, b, j->n_blocks - b < QUANT_SUPER ? j->n_blocks - b : QUANT_SUPER,
-                    a);
+        f->unpack(p, n, &g);
+        _mm256_storeu_si256((__m256i *)scale, g.sc.scale);
+        for (uint32_t t = 0; t < n_t; t++) {
+            const int8_t *x = j->x[t] + (size_t)b * QUANT_BLOCK;
+            __m256i s =
+                f->halves ? shared_sums(true, &g, n, scale, x) : shared_sums(false, &g, n, NULL, x);
+
+            a[t] = direct_add(f->offset, f->min, &g.sc, s, direct_load(j, t, b, false, n), false, n,
+                              a[t]);
+        }
     }
     for (uint32_t t = 0; t < n_t; t++)
         ret[t] = tree8(a[t]);
 }
 
-/* `shared` or with code of its own. */
-static ALWAYS_INLINE void direct_rows(const bool shared, const uint32_t type,
-                                      const struct direct_format *f, const struct matmul *m,
-                                      uint32_t r0, uint32_t r1)
+/* f: those that share code; NULL for one with its own. */
+static ALWAYS_INLINE void direct_rows(const uint32_t type, const struct direct_format *f,
+                                      const struct matmul *m, uint32_t r0, uint32_t r1)
 {
     struct direct j = {.n_blocks = m->k / QUANT_BLOCK};
 
@@ -306,14 +332,14 @@ static ALWAYS_INLINE void direct_rows(const bool shared, const uint32_t type,
         float v[DIRECT_X];
 
         j.w = (const uint8_t *)m->w + r * m->row_bytes;
-        if (shared)
+        if (f)
             direct_row_shared(m->n_x, f, &j, v);
         else if (m->n_x == 1)
-            direct_row(1, type, f, &j, v);
+            direct_row(1, type, &j, v);
         else if (m->n_x == 2)
-            direct_row(2, type, f, &j, v);
+            direct_row(2, type, &j, v);
         else
-            direct_row(4, type, f, &j, v);
+            direct_row(4, type, &j, v);
         for (uint32_t t = 0; t < m->n_x; t++) {
             float *y = m->y + (m->out ? m->out[t] : t) * m->y_ld + r;
 

@@ -31,7 +31,8 @@ QUANT_SHARED(UNPACK)
     static void direct_##name(const struct direct_format *f, const struct matmul *m, uint32_t r0,  \
                               uint32_t r1)                                                         \
     {                                                                                              \
-        direct_rows(false, TENSOR_##name, f, m, r0, r1);                                           \
+        (void)f;                                                                                   \
+        direct_rows(TENSOR_##name, NULL, m, r0, r1);                                               \
     }
 QUANT_OWN(DIRECT)
 #undef DIRECT
@@ -39,7 +40,7 @@ QUANT_OWN(DIRECT)
 static void direct_shared(const struct direct_format *f, const struct matmul *m, uint32_t r0,
                           uint32_t r1)
 {
-    direct_rows(true, 0, f, m, r0, r1);
+    direct_rows(0, f, m, r0, r1);
 }
 
 /* `name` stands for all formats whose packed kind is the same, see QUANT_KINDS. */

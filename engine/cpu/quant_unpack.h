@@ -491,6 +491,7 @@ struct quant_group {
 static ALWAYS_INLINE void quant_unpack_group(const uint32_t type, const uint8_t *p, uint32_t n,
                                              struct quant_group *g)
 {
+    g->sc.scale = _mm256_setzero_si256();
     quant_load_scales(type, p, n, &g->sc);
     if (quant_is_shifted(type)) {
         UNROLLED (i, QUANT_SUPER)
