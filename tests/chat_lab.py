@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -128,6 +129,9 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+            # What the tests were started from, nohup or a shell's background, may ignore some.
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             os.execve(argv[0], argv, {**base, "TERM": "xterm", "LC_ALL": "C.UTF-8", **env})
         self.usual = termios.tcgetattr(self.fd)
         self.text, self.at = b"", 0
