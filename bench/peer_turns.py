@@ -7,10 +7,15 @@
 Both programs stay loaded; a round of one is followed by the same round of the other, and who begins changes each time, so that what else
 happens on the machine meets both. After a round to warm up, medians and spread (worst to best) of the rounds in tokens per second, and the
 ratio of the medians. `busy` is the share of the processors that our rounds got: under 0.95 somebody else was computing, and the figures of
-steps with many barriers mean little. Targets: prefill 0.9, decode 1.0; the aim is 1.2.
+steps with many barriers mean little.
+
+The ratio that is asked for: decode 1.0 of every file. Prefill 2.0 of SmolLM2-135M-Instruct Q4_1, 1.0 of K formats, else 0.9. The aim is 1.2
+where less is asked.
 """
 import argparse
 import os
+import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,7 +34,9 @@ class Side:
     def line(self):
         text = self.process.stdout.readline()
         if not text:
-            raise RuntimeError(f"{self.process.args[0]} ended")
+            code = self.process.wait()
+            hint = "; see CMAKE_ARGS in bench/run" if code == -signal.SIGILL else ""
+            sys.exit(f"peer_turns.py: {self.process.args[0]} ended with {code}{hint}")
         return text.strip()
 
     def round(self, work):
@@ -42,8 +49,12 @@ class Side:
         self.process.wait()
 
 
-def target(work):
-    return 0.9 if work.startswith("prefill") else 1.0
+def target(name, work):
+    if not work.startswith("prefill"):
+        return 1.0
+    if name == "SmolLM2-135M-Instruct.Q4_1":
+        return 2.0
+    return 1.0 if re.search(r"Q[2-6]_K", name) else 0.9
 
 
 def compare(sides, model, rounds, threads, works, out):
@@ -63,13 +74,14 @@ def compare(sides, model, rounds, threads, works, out):
                     wake.append(1 - result[2] / result[0])
         ours, peer = (statistics.median(s) for s in speed)
         ratio = ours / peer
-        mark = "aim reached" if ratio >= AIM else "reached" if ratio >= target(work) else "MISSED"
+        asked = target(name, work)
+        mark = "MISSED" if ratio < asked else "aim reached" if ratio >= AIM else "reached"
         missed += mark == "MISSED"
-        print(f"{name:18} {work:18} {ours:9.1f} {min(speed[0]):9.1f}-{max(speed[0]):<9.1f} {peer:9.1f} {min(speed[1]):9.1f}-{max(speed[1]):<9.1f}"
-              f" {ratio:6.2f} {max(speed[0]) / max(speed[1]):6.2f}  {target(work):.1f} {mark:12} {statistics.mean(busy):5.2f} {statistics.mean(wake):6.3f}", flush=True)
+        print(f"{name:26} {work:18} {ours:9.1f} {min(speed[0]):9.1f}-{max(speed[0]):<9.1f} {peer:9.1f} {min(speed[1]):9.1f}-{max(speed[1]):<9.1f}"
+              f" {ratio:6.2f} {max(speed[0]) / max(speed[1]):6.2f}  {asked:.1f} {mark:12} {statistics.mean(busy):5.2f} {statistics.mean(wake):6.3f}", flush=True)
         if out:
             out.write(f"{name},{work},{threads},{rounds},tokens/s,{ours:.2f},{min(speed[0]):.2f},{max(speed[0]):.2f},{peer:.2f},"
-                      f"{min(speed[1]):.2f},{max(speed[1]):.2f},{ratio:.3f},{target(work)},{mark}\n")
+                      f"{min(speed[1]):.2f},{max(speed[1]):.2f},{ratio:.3f},{asked},{mark}\n")
             out.flush()
     return missed
 
@@ -93,7 +105,7 @@ def main():
         sides = [Side([o.bench, "--turns", "--threads", str(o.threads), model]), Side([o.python, worker, "--threads", str(o.threads), model])]
         if i == 0:
             print(f"ours: {sides[0].hello}; peer: {sides[1].hello}; {o.threads} threads, {o.rounds} rounds in turns; tokens/s")
-            print(f"{'file':18} {'work':18} {'ours':>9} {'worst-best':^19} {'peer':>9} {'worst-best':^19} {'ratio':>6} {'best':>6}  {'target':16} {'busy':>5} {'waking':>6}")
+            print(f"{'file':26} {'work':18} {'ours':>9} {'worst-best':^19} {'peer':>9} {'worst-best':^19} {'ratio':>6} {'best':>6}  {'target':16} {'busy':>5} {'waking':>6}")
         missed += compare(sides, model, o.rounds, o.threads, o.work or WORKS, out)
         for s in sides:
             s.close()

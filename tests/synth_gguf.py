@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a GGUF file with a published model's exact shapes and random weights, for speed and memory measurements.
 
-    synth_gguf.py SHAPE OUT.gguf [--quant Q4_K_M|Q8_0|F16|BF16|Q4_0|Q4_1|Q5_K|Q6_K] [--layers N] [--mtp] [--seed N] [--expand]
+    synth_gguf.py SHAPE OUT.gguf [--quant Q4_K_M|Q8_0|F16|BF16|Q4_0|Q4_1|Q2_K|Q3_K|Q5_K|Q6_K] [--layers N] [--mtp] [--seed N] [--expand]
 
 SHAPE: qwen3-0.6b qwen3-8b qwen3-32b llama-3.1-8b smollm2-135m qwen3.5-0.8b qwen3.5-4b qwen3.5-9b qwen3.5-27b
        qwen3.5-35b-a3b qwen3-30b-a3b
@@ -27,17 +27,17 @@ SHAPES = {
     "qwen3.5-27b": D(a="qwen35", n=64, d=5120, h=24, kv=4, hd=256, ff=17408, lk=16, lv=48, v=248320, tied=0, base=1e7, ctx=262144, eps=1e-6),
     "qwen3.5-35b-a3b": D(a="qwen35moe", n=40, d=2048, h=16, kv=2, hd=256, ff=512, ne=256, nu=8, fe=512, fs=512, lk=16, lv=32, v=248320, tied=0, base=1e7, ctx=262144, eps=1e-6),
 }
-F32, F16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16 = 0, 1, 2, 3, 8, 12, 13, 14, 30
-BLOCK = {F32: (1, 4), F16: (1, 2), BF16: (1, 2), Q4_0: (32, 18), Q4_1: (32, 20), Q8_0: (32, 34), Q4_K: (256, 144), Q5_K: (256, 176), Q6_K: (256, 210)}
+F32, F16, Q4_0, Q4_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, BF16 = 0, 1, 2, 3, 8, 10, 11, 12, 13, 14, 30
+BLOCK = {F32: (1, 4), F16: (1, 2), BF16: (1, 2), Q4_0: (32, 18), Q4_1: (32, 20), Q8_0: (32, 34), Q2_K: (256, 84), Q3_K: (256, 110), Q4_K: (256, 144), Q5_K: (256, 176), Q6_K: (256, 210)}
 
 ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-ap.add_argument("shape", choices=sorted(SHAPES)); ap.add_argument("out"); ap.add_argument("--quant", default="Q4_K_M", choices=["Q4_K_M", "Q8_0", "F16", "BF16", "Q4_0", "Q4_1", "Q5_K", "Q6_K"])
+ap.add_argument("shape", choices=sorted(SHAPES)); ap.add_argument("out"); ap.add_argument("--quant", default="Q4_K_M", choices=["Q4_K_M", "Q8_0", "F16", "BF16", "Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q5_K", "Q6_K"])
 ap.add_argument("--layers", type=int); ap.add_argument("--mtp", action="store_true"); ap.add_argument("--seed", type=int, default=1); ap.add_argument("--expand", action="store_true")
 o = ap.parse_args(); S = SHAPES[o.shape]; N = o.layers or S["n"]; rng = np.random.default_rng(o.seed)
 
 def matrix_type(name, layer, cols):
     """The quantisation of one matrix; rows that do not fill 256-element blocks fall back to Q8_0, then F16."""
-    t = {"Q8_0": Q8_0, "F16": F16, "BF16": BF16, "Q4_0": Q4_0, "Q4_1": Q4_1, "Q5_K": Q5_K, "Q6_K": Q6_K, "Q4_K_M": Q4_K}[o.quant]
+    t = {"Q8_0": Q8_0, "F16": F16, "BF16": BF16, "Q4_0": Q4_0, "Q4_1": Q4_1, "Q2_K": Q2_K, "Q3_K": Q3_K, "Q5_K": Q5_K, "Q6_K": Q6_K, "Q4_K_M": Q4_K}[o.quant]
     if o.quant == "Q4_K_M" and (name.startswith("output.") or (layer is not None and layer % 2 == 0 and ("attn_v" in name or "ffn_down" in name))): t = Q6_K
     if o.quant == "Q4_K_M" and name.startswith("token_embd") and S["tied"]: t = Q6_K
     if cols % BLOCK[t][0]: t = Q8_0 if cols % 32 == 0 else F16
@@ -131,6 +131,8 @@ def blocks(n, t, std):
     if t == Q8_0: b[:, :2] = half(std / 73.9)
     if t == Q4_0: b[:, :2] = half(std / 4.6)
     if t == Q4_1: b[:, :2] = half(std / 4.6); b[:, 2:4] = half(std / 4.6 * -7.5)
+    if t == Q2_K: b[:, :16] = 8 | 12 << 4; b[:, 80:82] = b[:, 82:84] = half(std / (8 * 1.12))  # scales 8, minima 12: centred
+    if t == Q3_K: b[:, 96:104] = 0; b[:, 104:108] = 255; b[:, 108:] = half(std / (16 * 2.3))  # scales 48 - 32
     if t == Q6_K: b[:, 192:208] = 32; b[:, 208:] = half(std / (32 * 18.5))
     if t in (Q4_K, Q5_K):  # sub-block scales 32, mins 30: about centred
         steps = 4.6 if t == Q4_K else 9.2
