@@ -8,8 +8,10 @@
 
 #include "engine/cpu/simd_avx2.h"
 
-/* Activation rows of a tile: their sums in 16 bits and in floats, 8 registers. */
-enum { QUANT_T = 4 };
+enum {
+    QUANT_T = 4,  /* activation rows of a tile: their sums in 16 bits and in floats, 8 registers */
+    QUANT_UP = 0, /* what signed integers are moved up by */
+};
 
 /* Formats, one for every kind of packed tile. */
 #define QUANT_KINDS(each)                                                                          \
@@ -30,11 +32,6 @@ static ALWAYS_INLINE vi vi_load_set1(const void *p)
     return _mm256_set1_epi32(v);
 }
 
-static ALWAYS_INLINE vi vi_set1_16(int x)
-{
-    return _mm256_set1_epi16((short)x);
-}
-
 static ALWAYS_INLINE vi vi_madd16(vi a, vi b)
 {
     return _mm256_madd_epi16(a, b);
@@ -43,12 +40,10 @@ static ALWAYS_INLINE vi vi_madd16(vi a, vi b)
 #include "engine/cpu/quant_packed.h"
 
 static ALWAYS_INLINE void quant_dots(const uint32_t n_t, const struct packed_kind k,
-                                     const uint8_t *p, const int8_t *const *x,
-                                     const int16_t *const *xs, vi *s)
+                                     const uint8_t *p, const int8_t *const *x, vi *s)
 {
     vi mul = _mm256_set1_epi16(1);
 
-    (void)xs;
     UNROLLED (c, QUANT_QUADS / k.sums16) {
         vi sum[QUANT_T];
 
@@ -80,7 +75,7 @@ static ALWAYS_INLINE void quant_dots(const uint32_t n_t, const struct packed_kin
         UNROLLED (t, n_t) {
             vi v = _mm256_madd_epi16(sum[t], mul);
 
-            s[t] = c ? _mm256_add_epi32(s[t], v) : v;
+            s[t] = c || packed_begins(k) ? _mm256_add_epi32(s[t], v) : v;
         }
     }
 }

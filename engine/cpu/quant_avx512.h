@@ -9,7 +9,10 @@
 
 #include "engine/cpu/simd_avx512.h"
 
-enum { QUANT_T = 8 };
+enum {
+    QUANT_T = 8,
+    QUANT_UP = 128,
+};
 
 /* Formats, one for every kind of packed tile; how many sums fit into 16 bits is nothing here. */
 #define QUANT_KINDS(each) each(Q4_0) each(Q4_1) each(Q8_0) each(Q2_K) each(Q6_K)
@@ -31,11 +34,6 @@ static ALWAYS_INLINE vi vi_load_set1(const void *p)
     return _mm512_set1_epi32(v);
 }
 
-static ALWAYS_INLINE vi vi_set1_16(int x)
-{
-    return _mm512_set1_epi16((short)x);
-}
-
 static ALWAYS_INLINE vi vi_madd16(vi a, vi b)
 {
     return _mm512_madd_epi16(a, b);
@@ -44,14 +42,14 @@ static ALWAYS_INLINE vi vi_madd16(vi a, vi b)
 #include "engine/cpu/quant_packed.h"
 
 static ALWAYS_INLINE void quant_dots(const uint32_t n_t, const struct packed_kind k,
-                                     const uint8_t *p, const int8_t *const *x,
-                                     const int16_t *const *xs, vi *s)
+                                     const uint8_t *p, const int8_t *const *x, vi *s)
 {
-    const vi up = _mm512_set1_epi8((char)0x80), zero = _mm512_setzero_si512();
+    const vi up = _mm512_set1_epi8((char)QUANT_UP), zero = _mm512_setzero_si512();
     vi first[QUANT_T];
 
     UNROLLED (t, n_t) {
-        s[t] = k.is_signed ? vi_madd16(vi_load_set1(xs[t]), vi_set1_16(-128)) : zero;
+        if (!packed_begins(k))
+            s[t] = zero;
         first[t] = zero;
     }
     UNROLLED (q, QUANT_QUADS) {

@@ -164,16 +164,25 @@ static void pack_tile(const struct pack_format *f, const uint8_t *w, size_t w_ld
     }
 }
 
+/*
+ * Eight blocks of the activation rows of a tile: scales, and of the sums of a block what is the
+ * same for all rows of weights, see packed_prepare.
+ */
+struct packed_x {
+    float dx[QUANT_T][QUANT_SUPER];
+    int32_t fix[QUANT_T][QUANT_SUPER];
+};
+
 /* Activation rows of a tile, and where its results go. */
 struct packed_rows {
     const uint8_t *tile;
+    struct packed_x *prepared;
     uint32_t n_blocks, n_r;
     uint32_t n_t;
     const int8_t *x[QUANT_T]; /* those behind the last repeat it */
     const float *dx[QUANT_T];
     const int16_t *xs[QUANT_T];
     float *y[QUANT_T]; /* n_t of them */
-    int min; /* what multiplies the sums of activations, when that is one number for all blocks */
     bool acc;
 };
 
@@ -184,41 +193,73 @@ static ALWAYS_INLINE vf packed_field(const uint8_t *p, uint32_t i)
 
 /*
  * By the instruction set.  s[t]: the products of the integers packed at p with those of activation
- * row t, scales of halves applied, a lane per weight row.  xs[t]: its two sums.
+ * row t, scales of halves applied, a lane per weight row; without halves added to what is there.
  */
 static ALWAYS_INLINE void quant_dots(const uint32_t n_t, const struct packed_kind k,
-                                     const uint8_t *p, const int8_t *const *x,
-                                     const int16_t *const *xs, vi *s);
+                                     const uint8_t *p, const int8_t *const *x, vi *s);
 
-/* Block b of the row, packed at p. */
+/* Whether products begin with a number that takes an offset of the integers off again. */
+static ALWAYS_INLINE bool packed_begins(const struct packed_kind k)
+{
+    return !k.halves && (k.offset || (k.is_signed && QUANT_UP));
+}
+
+/*
+ * fix[t]: the two sums of a block, where halves multiply them; what its integers' offset amounts
+ * to; or dx * sum, for a minimum.
+ */
+static ALWAYS_INLINE void packed_prepare(const struct packed_kind k, int offset,
+                                         const struct packed_rows *j)
+{
+    const __m256i mul = _mm256_set1_epi16((short)(k.min ? 1 : k.is_signed ? -QUANT_UP : -offset));
+    struct packed_x *to = j->prepared;
+
+    for (uint32_t b = 0; b < j->n_blocks; b += QUANT_SUPER, to++) {
+        const __m256i mask = first_lanes(j->n_blocks - b);
+
+        for (uint32_t t = 0; t < QUANT_T; t++) {
+            const void *xs = j->xs[t] + 2 * (size_t)b;
+            __m256 dx = _mm256_maskload_ps(j->dx[t] + b, mask);
+            __m256i fix = _mm256_maskload_epi32(xs, mask);
+
+            if (!k.halves)
+                fix = _mm256_madd_epi16(fix, mul);
+            if (!k.halves && k.min)
+                fix = _mm256_castps_si256(_mm256_mul_ps(dx, _mm256_cvtepi32_ps(fix)));
+            _mm256_storeu_ps(to->dx[t], dx);
+            _mm256_storeu_si256((__m256i *)to->fix[t], fix);
+        }
+    }
+}
+
+/* Block b of the row, the l-th of its eight, packed at p. */
 static ALWAYS_INLINE void packed_block(const uint32_t n_t, const struct packed_kind k,
                                        const struct packed_rows *j, const uint8_t *p, uint32_t b,
-                                       vf *a)
+                                       uint32_t l, vf *a)
 {
+    const struct packed_x *of = &j->prepared[b / QUANT_SUPER];
     const vf d = packed_field(p, 0);
-    vi s[QUANT_T], fix[QUANT_T];
     const int8_t *x[QUANT_T];
-    const int16_t *xs[QUANT_T];
+    vi s[QUANT_T];
 
     UNROLLED (t, n_t) {
         x[t] = j->x[t] + (size_t)b * QUANT_BLOCK;
-        xs[t] = j->xs[t] + 2 * (size_t)b;
+        if (packed_begins(k))
+            s[t] = vi_load_set1(&of->fix[t][l]);
     }
-    if (k.offset || k.min) {
-        const vi min = k.halves ? vf_bits(packed_field(p, 2 + k.min)) : vi_set1_16(j->min);
-
-        UNROLLED (t, n_t)
-            fix[t] = vi_madd16(vi_load_set1(xs[t]), min);
-    }
-    quant_dots(n_t, k, p, x, xs, s);
+    quant_dots(n_t, k, p, x, s);
     UNROLLED (t, n_t) {
-        const vf dx = vf_set1(j->dx[t][b]);
+        const vf dx = vf_set1(of->dx[t][l]);
+        vi fix = vi_load_set1(&of->fix[t][l]);
 
-        if (k.offset)
-            s[t] = vi_add(s[t], fix[t]);
+        if (k.halves)
+            fix = vi_madd16(fix, vf_bits(packed_field(p, 2 + k.min)));
+        if (k.halves && k.offset)
+            s[t] = vi_add(s[t], fix);
         a[t] = vf_fma(vi_to_floats(s[t]), vf_mul(d, dx), a[t]);
         if (k.min)
-            a[t] = vf_fma(packed_field(p, 1), vf_mul(dx, vi_to_floats(fix[t])), a[t]);
+            a[t] = vf_fma(packed_field(p, 1),
+                          k.halves ? vf_mul(dx, vi_to_floats(fix)) : vi_floats(fix), a[t]);
     }
 }
 
@@ -234,7 +275,7 @@ static ALWAYS_INLINE void packed_products(const uint32_t n_t, const struct packe
         UNROLLED (t, n_t)
             a[t] = vf_zero();
         for (uint32_t b = visited[i]; b < j->n_blocks; b += QUANT_SUPER, p += packed_bytes(k))
-            packed_block(n_t, k, j, p, b, a);
+            packed_block(n_t, k, j, p, b, visited[i], a);
         /* The tree, as far as its lanes are there: like the carries of a counter. */
         for (; i >> level & 1; level++)
             UNROLLED (t, n_t)
@@ -253,20 +294,29 @@ static ALWAYS_INLINE void packed_products(const uint32_t n_t, const struct packe
         }
 }
 
-static size_t packed_scratch(uint32_t k)
+static size_t packed_tile_bytes(uint32_t k)
 {
     return (size_t)(k / QUANT_BLOCK) * (PACKED_Q + 4 * PACKED_F);
 }
 
-/* All activation rows on one packed tile; rows [r, r + n_r) of the matrix. */
+/* A tile, and behind it what is prepared of activation rows. */
+static size_t packed_scratch(uint32_t k)
+{
+    const uint32_t n_blocks = k / QUANT_BLOCK;
+
+    return packed_tile_bytes(k) +
+           (n_blocks + QUANT_SUPER - 1) / QUANT_SUPER * sizeof(struct packed_x);
+}
+
+/* All activation rows on the tile packed in scratch; rows [r, r + n_r) of the matrix. */
 static ALWAYS_INLINE void packed_all(const struct packed_kind k, int offset, const struct matmul *m,
-                                     const uint8_t *tile, uint32_t r, uint32_t n_r)
+                                     uint8_t *scratch, uint32_t r, uint32_t n_r)
 {
     struct packed_rows j = {
-        .tile = tile,
+        .tile = scratch,
+        .prepared = (void *)(scratch + packed_tile_bytes(m->k)),
         .n_blocks = m->k / QUANT_BLOCK,
         .n_r = n_r,
-        .min = offset ? -offset : 1,
         .acc = m->acc,
     };
 
@@ -283,6 +333,7 @@ static ALWAYS_INLINE void packed_all(const struct packed_kind k, int offset, con
             j.xs[i] = m->xs + x * 2 * m->xd_ld;
             j.y[i] = m->y + (m->out ? m->out[t] : t) * m->y_ld + r;
         }
+        packed_prepare(k, offset, &j);
         /* Two pieces of code, as in matmul_simd.h. */
         if (j.n_t <= QUANT_T / 2)
             packed_products(QUANT_T / 2, k, &j);

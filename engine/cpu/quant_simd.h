@@ -45,10 +45,10 @@ static void direct_shared(const struct direct_format *f, const struct matmul *m,
 
 /* `name` stands for all formats whose packed kind is the same, see QUANT_KINDS. */
 #define PACKED(name)                                                                               \
-    static void packed_##name(int offset, const struct matmul *m, const uint8_t *tile, uint32_t r, \
+    static void packed_##name(int offset, const struct matmul *m, uint8_t *scratch, uint32_t r,    \
                               uint32_t n_r)                                                        \
     {                                                                                              \
-        packed_all(packed_kind(TENSOR_##name), offset, m, tile, r, n_r);                           \
+        packed_all(packed_kind(TENSOR_##name), offset, m, scratch, r, n_r);                        \
     }
 QUANT_KINDS(PACKED)
 #undef PACKED
@@ -63,8 +63,7 @@ QUANT_KINDS(PACKED)
 struct quant_ways {
     void (*unpack)(const uint8_t *p, uint32_t n, struct quant_group *g);
     void (*direct)(const struct direct_format *f, const struct matmul *m, uint32_t r0, uint32_t r1);
-    void (*packed)(int offset, const struct matmul *m, const uint8_t *tile, uint32_t r,
-                   uint32_t n_r);
+    void (*packed)(int offset, const struct matmul *m, uint8_t *scratch, uint32_t r, uint32_t n_r);
 };
 
 static const struct quant_ways quant_ways[] = {
