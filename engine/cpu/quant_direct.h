@@ -71,6 +71,17 @@ static ALWAYS_INLINE __m256i sum_eight16(const __m256i *v, const bool all_fit)
     return all_fit ? widen(join16x4(a, b)) : join128(widen(a), widen(b));
 }
 
+/* Sixteen sums of 16 bits: of each vector's two halves, side by side. */
+static ALWAYS_INLINE __m256i sum_halves16(const __m256i *v)
+{
+    __m256i a = join16x2(join16(v[0], v[1]), join16(v[2], v[3]));
+    __m256i b = join16x2(join16(v[4], v[5]), join16(v[6], v[7]));
+    __m256i s = join16x4(a, b);
+    __m128i lo = _mm256_castsi256_si128(s), hi = _mm256_extracti128_si256(s, 1);
+
+    return _mm256_set_m128i(_mm_unpackhi_epi16(lo, hi), _mm_unpacklo_epi16(lo, hi));
+}
+
 /*
  * Q4_0 and Q4_1 keep the two halves of a block apart, in 128 bits: putting them together would cost
  * as much as their products.
@@ -133,6 +144,12 @@ static ALWAYS_INLINE __m256i products16(const bool is_signed, __m256i u, __m256i
                      : _mm256_maddubs_epi16(u, x);
 }
 
+/* Scales of halves come last: the sum of a half fits into 16 bits, 16 * 15 * 127. */
+static ALWAYS_INLINE bool direct_scales_last(uint32_t type)
+{
+    return type == TENSOR_Q2_K || type == TENSOR_Q3_K;
+}
+
 /*
  * The products of the first n blocks of a group, `u` their integers, with one activation row; 0 in
  * the other lanes.
@@ -150,11 +167,15 @@ static ALWAYS_INLINE __m256i direct_sums(const uint32_t type, const __m256i *u, 
         if (i >= n)
             continue;
         s[i] = products16(quant_is_signed(type), u[i], load_32(x + (size_t)i * QUANT_BLOCK));
+        if (direct_scales_last(type))
+            continue;
         if (halves)
             s[i] = _mm256_madd_epi16(s[i], spread_scale(scale + 2 * (size_t)i));
         else if (sums16 < 4)
             s[i] = _mm256_madd_epi16(s[i], ones);
     }
+    if (direct_scales_last(type))
+        return _mm256_madd_epi16(sum_halves16(s), load_32(scale));
     return sums16 >= 4 ? sum_eight16(s, sums16 >= 8) : sum_eight32(s);
 }
 
