@@ -97,14 +97,17 @@ static int add_key(struct api_keys *k, struct key_list *l, const char *name, con
 {
     char own_name[API_KEY_NAME_BYTES + 1], hex[2 * SHA256_BYTES + 1];
     struct key *x = &l->keys[l->n];
+    int r = sha256(key, strlen(key), x->digest);
 
-    sha256(key, strlen(key), x->digest);
+    if (r == 0 && !name)
+        r = sha256_hex(key, strlen(key), hex);
+    if (r < 0)
+        return err_set(e, r, "line %u: libcrypto gives no SHA-256 of the key", line);
     for (uint32_t i = 0; i < l->n; i++)
         if (memcmp(l->keys[i].digest, x->digest, SHA256_BYTES) == 0)
             return err_set(e, -EINVAL, "line %u: the key of line %u again", line, l->keys[i].line);
     if (!name) {
         /* No name in the file has a colon. */
-        sha256_hex(key, strlen(key), hex);
         (void)snprintf(own_name, sizeof own_name, "sha256:%.16s", hex);
         name = own_name;
     }
@@ -260,9 +263,8 @@ const struct api_key_owner *api_keys_find(const struct api_keys *k, const char *
     uint8_t digest[SHA256_BYTES];
     const struct api_key_owner *found = NULL;
 
-    if (n > API_KEY_MAX_BYTES)
+    if (n > API_KEY_MAX_BYTES || sha256(key, n, digest) < 0)
         return NULL;
-    sha256(key, n, digest);
     /* All of them, and none is there twice. */
     for (uint32_t i = 0; i < k->list.n; i++)
         if (sha256_equal(k->list.keys[i].digest, digest))

@@ -85,7 +85,7 @@ static void expect_bits(int i, const char *isa)
     ck_assert_ptr_nonnull(all);
     memcpy(all, o.state, o.n_state);
     memcpy(all + o.n_state, o.logits, n_logits);
-    sha256_hex(all, o.n_state + n_logits, sha);
+    ck_assert_int_eq(sha256_hex(all, o.n_state + n_logits, sha), 0);
     sha[DIGITS] = '\0';
     ck_assert_msg(strcmp(sha, cases[i].digits) == 0,
                   "%s, %s: found %s, expected %s: see the head of %s", cases[i].name, isa, sha,

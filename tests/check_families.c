@@ -177,7 +177,7 @@ START_TEST(probabilities_are_those_of_llama_cpp)
 
     ck_assert_ptr_nonnull(f);
     mkmodel_bytes(&models[_i].make, &file);
-    sha256_hex(file.data, file.len, sha);
+    ck_assert_int_eq(sha256_hex(file.data, file.len, sha), 0);
     runner_open_made(&r, &models[_i].make, &(struct runner_options){.kv_type = "f32"});
     while (getline(&line, &cap, f) > 0) {
         json_t *j = json_loads(line, 0, NULL);

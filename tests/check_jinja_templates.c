@@ -53,7 +53,7 @@ static int check_rendering(const json_t *result, const json_t *variables)
     if (r == 0)
         r = jinja_render(t, globals, &limits, &out, &e);
     if (r == 0)
-        sha256_hex(out.text.data, out.text.len, hex);
+        r = sha256_hex(out.text.data, out.text.len, hex);
     failed = want ? r < 0 || strcmp(hex, want) != 0 : r != -EINVAL;
     if (failed)
         (void)fprintf(stderr, "%s, %s: %s\n", name,
@@ -71,9 +71,8 @@ static int check_source(const json_t *result)
     CLEANUP(buf_done) struct buf source = {0};
     char hex[65] = "";
 
-    if (fetched_read(&source, "%s", name) == 0)
-        sha256_hex(source.data, source.len, hex);
-    if (strcmp(hex, json_string_value(json_object_get(result, "template_sha256"))) == 0)
+    if (fetched_read(&source, "%s", name) == 0 && sha256_hex(source.data, source.len, hex) == 0 &&
+        strcmp(hex, json_string_value(json_object_get(result, "template_sha256"))) == 0)
         return 0;
     (void)fprintf(stderr, "%s is not the template that was rendered\n", name);
     return 1;
