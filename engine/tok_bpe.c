@@ -213,9 +213,8 @@ int bpe_make_merges(struct bpe *b, uint64_t n_merges)
 {
     uint64_t n = 256, n_words = 64;
 
+    assert(n_merges <= BPE_MAX_MERGES);
     /* At most two thirds full: a miss, the common answer, then looks at few entries. */
-    if (n_merges > UINT32_MAX / 2)
-        return ERR_CAPACITY;
     while (n < n_merges + n_merges / 2)
         n *= 2;
     b->merges = malloc(n * sizeof(*b->merges));

@@ -22,6 +22,9 @@ struct token_list;
 
 #define BPE_NONE UINT32_MAX
 
+/* Thirty times what the largest published vocabularies have. */
+enum { BPE_MAX_MERGES = 1 << 24 };
+
 struct bpe_slot {
     uint32_t tag; /* the hash, so that growing does not read the text again */
     uint32_t sym; /* BPE_NONE: free */
@@ -75,7 +78,7 @@ int bpe_add_token(struct bpe *b, const char *s, size_t n, bool mergeable);
 /* The symbol of these bytes; a private one is made when there is none.  The same errors. */
 int bpe_intern(struct bpe *b, const char *s, size_t n, uint32_t *ret);
 
-/* Room for n_merges merges, once.  The same errors. */
+/* Room for n_merges merges, at most BPE_MAX_MERGES, once.  0 or -ENOMEM. */
 int bpe_make_merges(struct bpe *b, uint64_t n_merges);
 
 /* After the tokens: the symbols of the 256 bytes, and bpe_make_merges. */

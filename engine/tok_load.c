@@ -18,10 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_VOCAB = 1 << 21,
-    MAX_MERGES = 1 << 24,
-};
+enum { MAX_VOCAB = 1 << 21 };
 
 /* The byte that stands behind a character of the byte alphabet of GPT-2, or -1. */
 static int mapped_byte(uint32_t cp)
@@ -288,10 +285,10 @@ static int load_merges(const struct gguf *g, struct tokenizer *t, struct err_tex
     if (r > 0 && merges.n && !gguf_array_is_str(&merges))
         return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.merges is not an array of strings",
                        gguf_name(g));
-    if (merges.n > MAX_MERGES)
+    if (merges.n > BPE_MAX_MERGES)
         return err_set(e, ERR_DAMAGED,
                        "%s: tokenizer.ggml.merges has %llu elements, expected at most %d",
-                       gguf_name(g), (unsigned long long)merges.n, MAX_MERGES);
+                       gguf_name(g), (unsigned long long)merges.n, BPE_MAX_MERGES);
 
     r = bpe_start_merges(&t->bpe, merges.n);
     for (uint64_t i = 0; r >= 0 && i < merges.n; i++) {
@@ -317,6 +314,8 @@ static int load_scores(const struct gguf *g, struct tokenizer *t, struct err_tex
     struct gguf_array a = {0};
     int r = gguf_get_array(g, "tokenizer.ggml.scores", &a, e);
 
+    if (!scores)
+        return err_set(e, -ENOMEM, "%s: tokenizer: %s", gguf_name(g), err_str(-ENOMEM));
     if (r < 0)
         return r;
     if (r == 0)
@@ -324,7 +323,7 @@ static int load_scores(const struct gguf *g, struct tokenizer *t, struct err_tex
     if (a.n < t->bpe.n_vocab)
         return err_set(e, ERR_DAMAGED, "%s: tokenizer.ggml.scores has %llu elements for %u tokens",
                        gguf_name(g), (unsigned long long)a.n, t->bpe.n_vocab);
-    for (uint32_t i = 0; i < t->bpe.n_vocab && scores; i++) {
+    for (uint32_t i = 0; i < t->bpe.n_vocab; i++) {
         double v;
 
         if (!gguf_array_f64(&a, i, &v))
@@ -332,9 +331,13 @@ static int load_scores(const struct gguf *g, struct tokenizer *t, struct err_tex
                            gguf_name(g));
         scores[i] = (float)v;
     }
-    r = scores ? spm_build(&t->bpe, scores, &t->cuts) : -ENOMEM;
+    r = spm_build(&t->bpe, scores, &t->cuts);
+    if (r == ERR_CAPACITY)
+        return err_set(e, r,
+                       "%s: tokenizer.ggml.tokens: more than %d ways to make a token of two others",
+                       gguf_name(g), BPE_MAX_MERGES);
     if (r < 0)
-        return err_set(e, r, "%s: tokenizer.ggml.scores: %s", gguf_name(g), err_str(r));
+        return err_set(e, r, "%s: tokenizer.ggml.tokens: %s", gguf_name(g), err_str(r));
     return 0;
 }
 

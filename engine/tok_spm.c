@@ -3,6 +3,7 @@
 
 #include "engine/tok_bpe.h"
 #include "util/cleanup.h"
+#include "util/err.h"
 #include "util/utf8.h"
 
 #include <errno.h>
@@ -104,6 +105,8 @@ struct partings {
 
 static int add_parting(struct partings *p, struct parting x)
 {
+    if (p->n == BPE_MAX_MERGES)
+        return ERR_CAPACITY;
     if (p->n == p->cap) {
         size_t cap = p->cap ? 2 * p->cap : 4096;
         struct parting *v = reallocarray(p->v, cap, sizeof(*v));

@@ -38,8 +38,8 @@ static inline bool spm_joins(const struct spm_cuts *c, char a, char b)
 
 /*
  * After the tokens, of which those that can be merged are valid UTF-8 of at most SPM_MAX_BYTES: the
- * merges, b->byte_sym, and the cuts.  scores[n_vocab]: of equal ones the
- * leftmost pair joins first.  0, -ENOMEM or ERR_CAPACITY.
+ * merges, b->byte_sym, and the cuts.  scores[n_vocab]: of equal ones the leftmost pair joins first.
+ * 0, -ENOMEM, or ERR_CAPACITY: more than BPE_MAX_MERGES merges.
  */
 int spm_build(struct bpe *b, const float *scores, struct spm_cuts *ret);
 

@@ -379,6 +379,32 @@ START_TEST(a_long_word_is_merged_in_less_than_quadratic_time)
 }
 END_TEST
 
+/* Each of n bytes can be parted in n - 1 ways, so the file is small beside what it asks for. */
+START_TEST(a_vocabulary_of_too_many_ways_to_join_is_refused)
+{
+    enum { MOST = 260, N_PIECES = (MOST + 1) * (MOST + 1) - 1, BYTES = 2 * MOST + 1 };
+    CLEANUP(free_p) struct tokfix_piece *pieces = calloc(N_PIECES, sizeof(*pieces));
+    CLEANUP(free_p) char *texts = calloc(N_PIECES, BYTES);
+    struct err_text e = {{0}};
+    struct tokfix f = {0};
+
+    ck_assert(pieces && texts);
+    /* a^i b^j: whatever part of one is another. */
+    for (size_t k = 0; k < N_PIECES; k++) {
+        char *s = texts + k * BYTES;
+        size_t n_a = (k + 1) / (MOST + 1), n_b = (k + 1) % (MOST + 1);
+
+        memset(s, 'a', n_a);
+        memset(s + n_a, 'b', n_b);
+        pieces[k] = (struct tokfix_piece){s, TOKEN_NORMAL, 0};
+    }
+    tokfix_spm(&f, pieces, N_PIECES);
+    ck_assert_int_eq(tokfix_open(&f, &e), ERR_CAPACITY);
+    ck_assert_msg(strstr(e.s, "tokenizer.ggml.tokens") && strstr(e.s, "16777216"), "%s", e.s);
+    tokfix_done(&f);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("spm");
@@ -395,6 +421,7 @@ int main(void)
     tcase_add_test(t, without_byte_tokens_the_unknown_token_stands_for_a_byte);
     tcase_add_loop_test(t, random_vocabularies_give_what_the_definition_gives, 0, 50);
     tcase_add_test(t, a_long_word_is_merged_in_less_than_quadratic_time);
+    tcase_add_test(t, a_vocabulary_of_too_many_ways_to_join_is_refused);
     suite_add_tcase(s, t);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);
