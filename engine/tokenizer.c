@@ -232,16 +232,22 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special,
     return bpe_bytes(&t->bpe, (uint32_t)id, ret_n);
 }
 
+/* Whether it is found by its text, and so ends the stretch of text before it. */
+static bool is_special(const struct tokenizer *t, int32_t id)
+{
+    enum token_kind kind = tokenizer_kind(t, id);
+
+    return kind == TOKEN_CONTROL || kind == TOKEN_USER || kind == TOKEN_UNKNOWN;
+}
+
 const char *tokenizer_piece_after(const struct tokenizer *t, int32_t before, int32_t id,
                                   bool special, size_t *ret_n)
 {
     const char *s = tokenizer_piece(t, id, special, ret_n);
 
-    if (!t->add_space_prefix || *ret_n == 0 || *s != ' ' || tokenizer_kind(t, id) == TOKEN_USER)
+    if (!t->add_space_prefix || *ret_n == 0 || *s != ' ' || is_special(t, id))
         return s;
-    /* A token that is found by its text ends a stretch of text, and the next gets a space. */
-    if (before >= 0 && tokenizer_kind(t, before) != TOKEN_CONTROL &&
-        tokenizer_kind(t, before) != TOKEN_USER && tokenizer_kind(t, before) != TOKEN_UNKNOWN)
+    if (before >= 0 && !is_special(t, before))
         return s;
     --*ret_n;
     return s + 1;

@@ -29,6 +29,7 @@ static const struct tokfix_piece words[] = {
     {SPACE SPACE, TOKEN_NORMAL, -9},   {"<|x|>", TOKEN_USER, 0},  {"a b", TOKEN_NORMAL, 0},
     {"\xC3\xA9", TOKEN_NORMAL, -30},   {"<", TOKEN_NORMAL, -31},  {"/", TOKEN_NORMAL, -32},
     {"s", TOKEN_NORMAL, -33},          {">", TOKEN_NORMAL, -34},  {"un", TOKEN_UNUSED, 0},
+    {" <c>", TOKEN_CONTROL, 0},
 };
 enum { N_WORDS = sizeof(words) / sizeof(words[0]) };
 
@@ -123,6 +124,8 @@ START_TEST(a_space_comes_in_front_of_text_and_goes_again)
     must_come_back(f.tok, " hello</s> hello  ", " hello</s> hello  ");
     must_come_back(f.tok, "  <s>", "  <s>");
     must_come_back(f.tok, "<s></s>", "<s></s>");
+    /* Only what was text had a space put before it. */
+    must_come_back(f.tok, " <c> <c>o", " <c> <c>o");
     must_come_back(f.tok, "o\xC3\xA9\xE4\xB8\xAD\n" SPACE, "o\xC3\xA9\xE4\xB8\xAD\n ");
 
     ck_assert(memcmp(tokenizer_piece_after(f.tok, -1, FIRST + 9, false, &n), "hello", 5) == 0);
