@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Models split into several files (gguf.md 1.4).  The first file has all keys; each file has its
+ * Models split into several files.  The first file has all keys; each file has its
  * own tensors.  The others' names follow from the first one's, never from what is in it.
  */
 #include "engine/gguf_internal.h"

@@ -79,7 +79,7 @@ void jinja_output_done(struct jinja_output *o);
 int jinja_render(const struct jinja *t, struct jinja_value *globals, const struct jinja_limits *l,
                  struct jinja_output *ret, struct err_text *e);
 
-/* Whether rendering looks into a message's content as a list of parts (chat.md 6.1): true when the
+/* Whether rendering looks into a message's content as a list of parts: true when the
  * template iterates or tests it. Decided by rendering probes; 1, 0 or negative. */
 int jinja_takes_parts(const struct jinja *t);
 

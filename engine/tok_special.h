@@ -37,7 +37,7 @@ int32_t special_set_match(const struct special_set *s, const char *text, size_t 
 size_t special_set_skip(const struct special_set *s, const char *text, size_t n);
 
 /*
- * Roles that vocabularies give by spelling where the file has no key for them (tokenizers.md 5.9).
+ * Roles that vocabularies give by spelling where the file has no key for them.
  * A token with a role is a control token whatever the file calls it, except in ROLE_SHOWN.
  */
 enum special_role {

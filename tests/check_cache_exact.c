@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hit equals a cold run (design.md, law 1): whatever a request was begun with, by the scheduler,
- * out of whichever tier, it samples what it would have sampled alone, and leaves the bytes that it
- * would have left.
+ * A hit equals a cold run (docs/architecture.md, law 1): whatever a request was begun with, by the
+ * scheduler, out of whichever tier, it samples what it would have sampled alone, and leaves the
+ * bytes that it would have left.
  *
  * The models: needle (hybrid, mixture, draft block), two small hybrids, a dense llama.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exactness gate (design.md, law 1): what a sequence is after n tokens depends on the tokens
- * alone.
+ * The exactness gate (docs/architecture.md, law 1): what a sequence is after n tokens depends on
+ * the tokens alone.
  *
  * Each test varies one thing and compares pages, checkpoint and logits with memcmp: the length and
  * the cuts on the fastest kernels, the other kernels against them on a dozen lengths.  The models:

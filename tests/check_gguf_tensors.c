@@ -83,7 +83,7 @@ END_TEST
 
 START_TEST(every_type_of_the_format_has_its_size_and_no_other_id_passes)
 {
-    /* gguf.md 1.3: id, elements, bytes. */
+    /* Id, elements, bytes. */
     static const uint16_t known[][3] = {
         {0, 1, 4},      {1, 1, 2},      {2, 32, 18},    {3, 32, 20},    {6, 32, 22},
         {7, 32, 24},    {8, 32, 34},    {9, 32, 36},    {10, 256, 84},  {11, 256, 110},

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Value types of the format, as in gguf.md 1.1. */
+/* Value types of the format. */
 enum {
     GGUFW_U8,
     GGUFW_I8,

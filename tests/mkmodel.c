@@ -304,7 +304,7 @@ static void tensors(struct maker *k)
     feed_forward(k, o->n_layer);
 }
 
-/* The byte alphabet of tokenizers.md 5.3 as UTF-8. */
+/* The byte alphabet of GPT-2 as UTF-8. */
 static void byte_token(unsigned int c, unsigned int *other, char out[8])
 {
     bool same = (c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || c >= 0xae;

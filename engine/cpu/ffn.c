@@ -81,8 +81,7 @@ static void dense(struct member *m, const struct layer *l)
     cpu_phase(m);
 }
 
-/* Softmax over all experts, the best n_used (lower index first among equals), renormalised
- * (models.md 3.10). */
+/* Softmax over all experts, the best n_used (lower index first among equals), renormalised. */
 static void route_row(const struct backend *b, float *p, struct cpu_route *routes)
 {
     const struct hparams *hp = &b->m->hp;

@@ -114,7 +114,7 @@ struct attention {
 #define ATTN_PARTIAL_FLOATS(head_dim) (2 + (size_t)(head_dim))
 
 /*
- * The gated delta rule of one value head over n rows (deltanet.md 4.3, steps 4 to 7):
+ * The gated delta rule of one value head over n rows:
  *   q, k are l2-normalised here: u / sqrt(sum u^2 + 1e-6), the sum in lanes and tree
  *   beta = sigmoid(b), alpha = exp(a_coef * softplus(a + dt))
  *   S[i][j] = alpha * S[i][j]

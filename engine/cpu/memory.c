@@ -237,7 +237,7 @@ static void *map_bytes(uint64_t n)
     return p;
 }
 
-/* Inverse frequencies in double, rounded once (models.md 3.3). */
+/* Inverse frequencies in double, rounded once. */
 static void fill_inv_freq(struct backend *b)
 {
     const struct hparams *hp = &b->m->hp;
