@@ -162,9 +162,9 @@ int bpe_work_init(struct bpe_work *w, size_t n_text);
 void bpe_work_done(struct bpe_work *w);
 
 /*
- * Appends the ids of one piece of 1 .. 2^31 bytes, with by_char of valid UTF-8.  With `whole_first`
- * a piece that is a token is taken as it is.  Bytes that no token covers become byte_id.  0 or
- * -ENOMEM.
+ * Appends the ids of one piece of 1 .. 2^32 - 2 bytes, with by_char of valid UTF-8.  With
+ * `whole_first` a piece that is a token is taken as it is.  Bytes that no token covers become
+ * byte_id.  0 or -ENOMEM.
  */
 int bpe_encode(const struct bpe *b, struct bpe_work *w, const char *s, size_t n, bool whole_first,
                struct token_list *out);

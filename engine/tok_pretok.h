@@ -57,7 +57,7 @@ struct pretok_scan {
 
 void pretok_init(struct pretok_scan *p, enum pretok_kind kind, const char *s, size_t n);
 
-/* The end of the piece that begins at p->pos < p->n; p->pos moves there. */
+/* The end of the piece that begins at p->pos < p->text.n; p->pos moves there. */
 size_t pretok_next(struct pretok_scan *p);
 
 #endif
