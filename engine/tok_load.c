@@ -75,17 +75,11 @@ static int unmap(struct gguf_str text, struct buf *out, bool *ret_pure)
 static int with_spaces(struct gguf_str text, struct buf *out, bool *ret_pure)
 {
     size_t begin = out->len;
-    int r = 0;
+    int r = spm_add_spaced(text.s, text.n, out);
 
-    for (size_t i = 0, len; i < text.n && r >= 0; i += len) {
-        bool space = text.n - i >= 3 && memcmp(text.s + i, "\xE2\x96\x81", 3) == 0;
-
-        len = space ? 3 : 1;
-        r = buf_add(out, space ? " " : text.s + i, 1);
-    }
     *ret_pure = text.n && !memchr(text.s, ' ', text.n) && out->len - begin <= SPM_MAX_BYTES &&
                 utf8_is_valid(text.s, text.n);
-    return r < 0 ? r : 0;
+    return r;
 }
 
 /* "<0x41>": what tokens of kind TOKEN_BYTE look like. */

@@ -2,6 +2,7 @@
 #include "engine/tok_spm.h"
 
 #include "engine/tok_bpe.h"
+#include "util/buf.h"
 #include "util/cleanup.h"
 #include "util/err.h"
 #include "util/utf8.h"
@@ -9,6 +10,24 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+int spm_add_spaced(const char *s, size_t n, struct buf *out)
+{
+    static const char mark[] = "\xE2\x96\x81";
+    int r = 0;
+
+    while (r >= 0 && n > 0) {
+        const char *at = memmem(s, n, mark, 3);
+        size_t run = at ? (size_t)(at - s) : n;
+
+        r = buf_add(out, s, run);
+        if (r >= 0 && at)
+            r = buf_add(out, " ", 1);
+        s += at ? run + 3 : run;
+        n -= at ? run + 3 : run;
+    }
+    return r < 0 ? r : 0;
+}
 
 static inline bool continues(char c)
 {

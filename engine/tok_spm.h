@@ -16,6 +16,10 @@
 #include <stdint.h>
 
 struct bpe;
+struct buf;
+
+/* Appends s[0..n) with a space for every U+2581.  0 or buf's errors. */
+int spm_add_spaced(const char *s, size_t n, struct buf *out);
 
 /* Longest text of a token that merging can produce; bounds what its ways of parting it cost. */
 enum { SPM_MAX_BYTES = 1024 };

@@ -86,31 +86,15 @@ static int repair(const char *s, size_t n, struct buf *out)
     }
 }
 
-/* Text as a SentencePiece vocabulary wants it: U+2581 is a space, and one may come in front. */
-static int respace(const struct tokenizer *t, const char *s, size_t n, struct buf *out)
-{
-    static const char mark[] = "\xE2\x96\x81";
-    int r = buf_add(out, " ", t->add_space_prefix);
-
-    while (r >= 0 && n > 0) {
-        const char *at = memmem(s, n, mark, 3);
-        size_t run = at ? (size_t)(at - s) : n;
-
-        r = buf_add(out, s, run);
-        if (r >= 0 && at)
-            r = buf_add(out, " ", 1);
-        s += at ? run + 3 : run;
-        n -= at ? run + 3 : run;
-    }
-    return r;
-}
-
+/* Valid UTF-8, for a SentencePiece vocabulary. */
 static int encode_spm(const struct tokenizer *t, struct bpe_work *w, const char *text,
                       size_t n_text, struct token_list *out)
 {
     CLEANUP(buf_done) struct buf b = {0};
-    int r = respace(t, text, n_text, &b);
+    int r = buf_add(&b, " ", t->add_space_prefix);
 
+    if (r >= 0)
+        r = spm_add_spaced(text, n_text, &b);
     for (size_t i = 0, end; i < b.len && r >= 0; i = end) {
         end = spm_next(&t->cuts, b.data, b.len, i);
         r = bpe_encode(&t->bpe, w, b.data + i, end - i, false, out);
