@@ -229,7 +229,7 @@ static int check_tensor(const struct loader *l, const struct role *role, const s
     return 0;
 }
 
-/* Sets the pointers in `base` of every row whose part is required or optional. */
+/* Sets the pointers in `base` of every row whose part is required or optional (both: required). */
 static int load(const struct loader *l, const char *prefix, void *base, const struct role *roles,
                 size_t n, unsigned int required, unsigned int optional)
 {
@@ -320,19 +320,19 @@ static unsigned int ffn_parts(const struct loader *l, const char *prefix)
 static int load_layer(const struct loader *l, const struct family *f, uint32_t i,
                       struct layer *layer)
 {
-    unsigned int required = PART_EACH | (f->hybrid ? PART_POST : PART_NORM), optional = 0;
+    unsigned int required, optional = 0;
     char prefix[32];
     int r;
 
     (void)snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", i);
-    required |= ffn_parts(l, prefix);
+    required = PART_EACH | (f->hybrid ? PART_POST : PART_NORM) | ffn_parts(l, prefix);
     r = refuse(l, prefix, refused_in_layer, N_ROLES(refused_in_layer));
     if (r < 0)
         return r;
     if (layer->kind == LAYER_ATTENTION) {
-        required |= PART_ATTN | (f->qk_norm ? PART_QK_NORM : 0u);
-        *(f->qkv_bias ? &required : &optional) |= PART_QKV_BIAS;
-        optional |= PART_BIAS;
+        required |=
+            PART_ATTN | (f->qk_norm ? PART_QK_NORM : 0u) | (f->qkv_bias ? PART_QKV_BIAS : 0u);
+        optional = PART_QKV_BIAS | PART_BIAS;
     } else {
         required |= PART_DN | (f->grouped ? PART_DN_BA : PART_DN_BETA);
         /* The first files of such models had one matrix. */
