@@ -8,6 +8,7 @@
 #include "util/utf8.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,9 +43,23 @@ static inline size_t char_end(const char *s, size_t n, size_t i)
     return i;
 }
 
+static bool joins(const struct spm_cuts *cuts, char a, char c)
+{
+    const unsigned int i = (unsigned char)a, j = (unsigned char)c;
+
+    return cuts->joins[i][j / 64] >> (j % 64) & 1;
+}
+
+static void set_joins(struct spm_cuts *cuts, char a, char c)
+{
+    const unsigned int i = (unsigned char)a, j = (unsigned char)c;
+
+    cuts->joins[i][j / 64] |= (uint64_t)1 << (j % 64);
+}
+
 size_t spm_next(const struct spm_cuts *c, const char *s, size_t n, size_t i)
 {
-    for (i++; i < n && (continues(s[i]) || spm_joins(c, s[i - 1], s[i]));)
+    for (i++; i < n && (continues(s[i]) || joins(c, s[i - 1], s[i]));)
         i++;
     return i;
 }
@@ -98,8 +113,7 @@ static int add_characters(struct bpe *b, struct spm_cuts *cuts, uint8_t *ret)
             int r;
 
             if (i)
-                cuts->joins[(unsigned char)s[i - 1]][(unsigned char)s[i] / 64] |=
-                    (uint64_t)1 << ((unsigned char)s[i] % 64);
+                set_joins(cuts, s[i - 1], s[i]);
             if (seen[cp / 64] >> (cp % 64) & 1)
                 continue;
             seen[cp / 64] |= (uint64_t)1 << (cp % 64);

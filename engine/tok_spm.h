@@ -11,7 +11,6 @@
 #ifndef ENGINE_TOK_SPM_H
 #define ENGINE_TOK_SPM_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,13 +31,6 @@ enum { SPM_MAX_BYTES = 1024 };
 struct spm_cuts {
     uint64_t joins[256][4];
 };
-
-static inline bool spm_joins(const struct spm_cuts *c, char a, char b)
-{
-    const unsigned int i = (unsigned char)a, j = (unsigned char)b;
-
-    return c->joins[i][j / 64] >> (j % 64) & 1;
-}
 
 /*
  * After the tokens, of which those that can be merged are valid UTF-8 of at most SPM_MAX_BYTES: the
