@@ -8,7 +8,7 @@
         the lines of synth.jsonl of this shape and these arguments, with "f32": what MODEL, written by `synth_gguf.py --expand`, says of
         the tokens of "top5"
 
-K/V in f32, no flash attention.
+K/V in f32, no flash attention; PEER_THREADS (1) threads.
 """
 import argparse
 import ctypes
@@ -104,6 +104,8 @@ def main():
     parser.add_argument("models", nargs="*")
     o = parser.parse_args()
     if o.along:
+        if len(o.models) != 1:
+            parser.error("--along takes one MODEL.gguf")
         goldens, shape, args = o.along
         along(goldens, shape, args.split(), o.models[0])
         return
