@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/tok_spm and what the tokenizer makes of it, on small vocabularies. */
 #include "daemon/request.h"
+#include "engine/tok_spm.h"
 #include "engine/tokenizer.h"
 #include "tests/tokfix.h"
 #include "util/buf.h"
@@ -382,7 +383,31 @@ START_TEST(a_long_word_is_merged_in_less_than_quadratic_time)
 }
 END_TEST
 
-/* Each of n bytes can be parted in n - 1 ways, so the file is small beside what it asks for. */
+START_TEST(the_longest_text_that_merging_makes_has_a_limit)
+{
+    enum { N_PIECES = 12, N_TEXT = SPM_MAX_BYTES + 1 };
+    char texts[N_PIECES][N_TEXT + 1] = {{0}};
+    struct tokfix_piece pieces[N_PIECES];
+    CLEANUP(token_list_done) struct token_list l = {0};
+    struct tokfix f = {0};
+
+    /* a, aa, aaaa, ... the limit, and one a more. */
+    for (int i = 0; i < N_PIECES; i++) {
+        memset(texts[i], 'a', i < N_PIECES - 1 ? (size_t)1 << i : N_TEXT);
+        pieces[i] = (struct tokfix_piece){texts[i], TOKEN_NORMAL, (float)i};
+    }
+    tokfix_spm(&f, pieces, N_PIECES);
+    ggufw_bool(&f.w, "tokenizer.ggml.add_space_prefix", false);
+    must_open(&f);
+    ck_assert_int_eq(tokenizer_encode(f.tok, texts[N_PIECES - 1], N_TEXT, &plain, &l), 0);
+    ck_assert_uint_eq(l.n, 2);
+    ck_assert_int_eq(l.ids[0], FIRST + N_PIECES - 2);
+    ck_assert_int_eq(l.ids[1], FIRST);
+    tokfix_done(&f);
+}
+END_TEST
+
+/* A text of n bytes can be parted in n - 1 ways, so the file is small beside what it asks for. */
 START_TEST(a_vocabulary_of_too_many_ways_to_join_is_refused)
 {
     enum { MOST = 260, N_PIECES = (MOST + 1) * (MOST + 1) - 1, BYTES = 2 * MOST + 1 };
@@ -424,6 +449,7 @@ int main(void)
     tcase_add_test(t, without_byte_tokens_the_unknown_token_stands_for_a_byte);
     tcase_add_loop_test(t, random_vocabularies_give_what_the_definition_gives, 0, 50);
     tcase_add_test(t, a_long_word_is_merged_in_less_than_quadratic_time);
+    tcase_add_test(t, the_longest_text_that_merging_makes_has_a_limit);
     tcase_add_test(t, a_vocabulary_of_too_many_ways_to_join_is_refused);
     suite_add_tcase(s, t);
     runner = srunner_create(s);
