@@ -61,8 +61,8 @@ void api_keys_free(struct api_keys *k); /* NULL is fine */
 int api_keys_reload(struct api_keys *k, struct err_text *e);
 
 /*
- * Whose key this is, NULL: nobody's.  Takes as long whatever the key is and wherever it stands. The
- * owner is valid until api_keys_free, when its key is gone too.
+ * Whose key this is, NULL: nobody's, or sha256() fails.  Takes as long whatever the key is and
+ * wherever it stands.  The owner is valid until api_keys_free, when its key is gone too.
  */
 const struct api_key_owner *api_keys_find(const struct api_keys *k, const char *key, size_t n);
 

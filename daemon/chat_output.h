@@ -5,7 +5,7 @@
  * Fed with the text of a request piece by piece (whole UTF-8, cut anywhere); what comes out does
  * not depend on how it was cut.  Text that may still turn out to be part of a marker is held back.
  *
- * Formats (reference/chat.md 6.4, 6.5): <think>…</think>; Hermes JSON in <tool_call>…</tool_call>;
+ * Formats: <think>…</think>; Hermes JSON in <tool_call>…</tool_call>;
  * Qwen's XML (<tool_call><function=NAME><parameter=KEY>…).  Both kinds of calls are understood
  * whenever tools were given; without tools, their text is content.
  *
