@@ -185,7 +185,7 @@ static void bench_vocabulary(const char *path, const struct jinja_output *o, uin
     for (size_t i = 0; i < o->n_spans; i++)
         data[i] = (struct text_span){o->spans[i].begin, o->spans[i].end};
     if (gguf_open(path, &g, &e) < 0 || tokenizer_new(g, &t, &e) < 0)
-        die(path, e.s);
+        die("vocabulary", e.s); /* which names the file */
     for (uint32_t i = 0; i < n; i++) {
         struct token_list l = {0};
         uint64_t t0 = clock_ns();
