@@ -17,11 +17,7 @@
 /* Bodies whose memory is worth a walk over the heap. */
 #define LARGE_BODY_BYTES ((size_t)1 << 20)
 
-/*
- * A walk over the bytes before jansson sees them: it bounds what the parser's recursion and memory
- * can reach, and finds numbers that jansson would refuse without saying where.  It need not notice
- * bad syntax; what it skips wrongly is not JSON, and jansson says so.
- */
+/* An object or array that the walk is inside of. */
 struct level {
     const char *key; /* of an object: the last one that was seen */
     size_t key_len;
@@ -30,6 +26,11 @@ struct level {
     bool want_key; /* the next string is a key */
 };
 
+/*
+ * A walk over the bytes before jansson sees them: it bounds what the parser's recursion and memory
+ * can reach, and finds numbers that jansson would refuse without saying where.  It need not notice
+ * bad syntax; what it skips wrongly is not JSON, and jansson says so.
+ */
 struct scan {
     const char *s;
     size_t n, i;

@@ -12,8 +12,8 @@ struct jinja_value;
 struct jinja_value *chat_value(const json_t *j);
 /*
  * A message as templates want it: the arguments of tool calls, which OpenAI writes as strings, are
- * parsed where they are JSON (none are {}); parts of content that are text are joined unless `parts`; stamps of
- * clients that change with every request are made constant in a system message.
+ * parsed where they are JSON (none are {}); parts of content that are text are joined unless
+ * `parts`; stamps of clients that change with every request are made constant in a system message.
  */
 struct jinja_value *chat_message_value(const json_t *message, bool parts);
 

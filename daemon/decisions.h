@@ -119,8 +119,7 @@ void decision_settled(struct decisions *d, const struct decision *x);
 /* Keeps it, and counts an eviction at the request that caused it. */
 void decisions_event(struct decisions *d, const struct cache_event *e, uint64_t now);
 
-/* By number or by the id in the answer; NULL when it is not (or no longer) known.
- */
+/* By number or by the id in the answer; NULL when it is not (or no longer) known. */
 const struct decision *decisions_find(const struct decisions *d, const char *id);
 /*
  * For somebody: by number, by the id in the answer, or the newest by X-Request-Id, which clients

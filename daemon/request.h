@@ -83,10 +83,9 @@ struct request {
     struct sampler_params sampling; /* n_prompt, end_ids set by sched_submit */
     struct logit_bias *bias;        /* owned, what sampling.bias points to */
     uint32_t max_tokens;            /* UINT32_MAX: may fill the context */
-    uint32_t n_hold; /* observer.held is asked when so many were generated; > n_generated */
-    struct token_list insert; /* owned: what `held` may put into the answer */
-    bool ignore_eos;          /* end tokens neither end it nor are likely: bias -infinity */
-    char **stop;              /* owned, stop strings: valid UTF-8, non-empty */
+    struct token_list insert;       /* owned: what observer.held may put into the answer */
+    bool ignore_eos;                /* end tokens neither end it nor are likely: bias -infinity */
+    char **stop;                    /* owned, stop strings: valid UTF-8, non-empty */
     size_t n_stop;
     struct request_observer observer;
     struct boundaries bounds; /* of the prompt; a root asked for by `cache_root` is in here */
@@ -106,6 +105,7 @@ struct request {
     uint32_t n_cached;    /* prompt tokens that did not have to be read */
     uint32_t n_read;      /* prompt tokens read, cached ones included */
     uint32_t n_generated; /* tokens of the answer, inserted ones and the end token included */
+    uint32_t n_hold;      /* observer.held is asked when so many were generated; > n_generated */
 
     /* Output.  `text` holds released text: whole UTF-8, nothing that may still become a stop
      * string. */
