@@ -351,20 +351,23 @@ void slot_released(struct sched *s, struct slot *slot)
     run_drop(s, run);
 }
 
-void run_park(struct sched *s, struct run *run)
+static void back_to_queue(struct sched *s, struct run *run)
 {
     if (!run->finished)
         run->r->state = REQUEST_QUEUED;
-    s->totals.parked++;
     slot_end(s, run->slot);
+}
+
+void run_park(struct sched *s, struct run *run)
+{
+    s->totals.parked++;
+    back_to_queue(s, run);
 }
 
 void run_restart(struct sched *s, struct run *run)
 {
-    if (!run->finished)
-        run->r->state = REQUEST_QUEUED;
     run->keeps = false;
-    slot_end(s, run->slot);
+    back_to_queue(s, run);
 }
 
 void run_ghost_advance(struct sched *s, struct run *run)
