@@ -41,6 +41,7 @@ enum { CACHE_PAGE = 64 };
 #define CACHE_NO_UNIT UINT32_MAX
 
 enum cache_tier { CACHE_VRAM, CACHE_RAM, CACHE_TIERS };
+const char *cache_tier_str(enum cache_tier tier); /* a word of the API, static */
 
 /* Why something left, or was not taken. */
 enum cache_why {
@@ -65,6 +66,7 @@ enum cache_event_kind {
     CACHE_ROOT_MADE,
     CACHE_ROOT_LOST,
 };
+const char *cache_event_str(enum cache_event_kind kind); /* a word of the API, static */
 
 struct cache_event {
     enum cache_event_kind kind;

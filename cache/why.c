@@ -1,5 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The words for what happens in the cache. */
 #include "cache/cache.h"
+
+const char *cache_tier_str(enum cache_tier tier)
+{
+    switch (tier) {
+    case CACHE_VRAM:
+        return "vram";
+    case CACHE_RAM:
+        return "ram";
+    case CACHE_TIERS:
+        break;
+    }
+    return "a tier";
+}
+
+const char *cache_event_str(enum cache_event_kind kind)
+{
+    switch (kind) {
+    case CACHE_EVICTED:
+        return "evicted";
+    case CACHE_SUPERSEDED:
+        return "superseded";
+    case CACHE_REFUSED:
+        return "refused";
+    case CACHE_DEMOTED:
+        return "demoted";
+    case CACHE_ROOT_MADE:
+        return "root_made";
+    case CACHE_ROOT_LOST:
+        return "root_lost";
+    }
+    return "changed";
+}
 
 const char *cache_why_str(enum cache_why why)
 {

@@ -191,8 +191,7 @@ static void tell_estimates(struct story *s)
 
 static void tell_event(struct story *s, const struct cache_event *e)
 {
-    static const char *const tiers[CACHE_TIERS] = {"vram", "ram"};
-    const char *tier = e->tier < CACHE_TIERS ? tiers[e->tier] : "a tier";
+    const char *tier = cache_tier_str(e->tier);
     const bool is_root = e->kind == CACHE_ROOT_MADE || e->kind == CACHE_ROOT_LOST;
     const char *why = cache_why_str(e->why);
     char what[96];

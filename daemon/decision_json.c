@@ -124,17 +124,14 @@ json_t *decision_json(const struct decision *x)
 
 static json_t *event_json(const struct decision_event *ev, uint64_t now)
 {
-    static const char *const kinds[] = {"evicted", "superseded", "refused",
-                                        "demoted", "root_made",  "root_lost"};
-    static const char *const tiers[CACHE_TIERS] = {"vram", "ram"};
     const struct cache_event *e = &ev->e;
     json_t *o = json_object();
     bool ok = o != NULL;
 
-    set(o, "kind", json_string(kinds[e->kind]), &ok);
+    set(o, "kind", json_string(cache_event_str(e->kind)), &ok);
     set_id(o, "id", e->id, &ok);
     if (e->kind == CACHE_EVICTED || e->kind == CACHE_REFUSED || e->kind == CACHE_DEMOTED)
-        set(o, "tier", json_string(tiers[e->tier]), &ok);
+        set(o, "tier", json_string(cache_tier_str(e->tier)), &ok);
     if (e->kind != CACHE_ROOT_MADE)
         set(o, "why", json_string(cache_why_str(e->why)), &ok);
     if (uid_is_user(e->uid))

@@ -32,25 +32,6 @@ static void on_vram_unref(void *arg, uint32_t unit)
     units_unref(engine_units(s->engine), unit);
 }
 
-static const char *kind_str(enum cache_event_kind kind)
-{
-    switch (kind) {
-    case CACHE_EVICTED:
-        return "evicted";
-    case CACHE_SUPERSEDED:
-        return "superseded";
-    case CACHE_REFUSED:
-        return "refused";
-    case CACHE_DEMOTED:
-        return "demoted";
-    case CACHE_ROOT_MADE:
-        return "root made";
-    case CACHE_ROOT_LOST:
-        return "root lost";
-    }
-    return "changed";
-}
-
 static void on_event(void *arg, const struct cache_event *e)
 {
     struct server *s = arg;
@@ -60,7 +41,7 @@ static void on_event(void *arg, const struct cache_event *e)
     log_msg(usual ? LOG_DEBUG : LOG_INFO,
             "cache %s entry=%" PRIu64 " uid=%" PRId32 " tokens=%" PRIu32 " bytes=%" PRIu64
             " request=%" PRIu64 ": %s",
-            kind_str(e->kind), e->id, uid_shown(e->uid), e->n_tokens, e->bytes, e->cause,
+            cache_event_str(e->kind), e->id, uid_shown(e->uid), e->n_tokens, e->bytes, e->cause,
             cache_why_str(e->why));
 }
 
