@@ -54,7 +54,8 @@ static int take_option(const struct ctl *c, int argc, char **argv, int *i, void 
 static int take_message(struct chat *chat, const char *word)
 {
     json_t *text;
-    int r = gen_text(chat->c, word, &text);
+    /* What echo and editors end a file with is no part of the message. */
+    int r = gen_text(chat->c, word, true, &text);
 
     if (r != CTL_OK)
         return r;

@@ -21,7 +21,7 @@ static int make_request(const struct ctl *c, int argc, char **argv, json_t *requ
     if (!prompt && isatty(STDIN_FILENO))
         return ctl_say(c, CTL_USAGE,
                        "complete needs a prompt, or - to read it from standard input");
-    r = gen_text(c, prompt, &text);
+    r = gen_text(c, prompt, false, &text); /* a newline more is another prompt */
     if (r != CTL_OK)
         return r;
     return json_object_set_new(request, "prompt", text) < 0 ||

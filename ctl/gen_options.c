@@ -129,10 +129,11 @@ static int read_stdin(const struct ctl *c, struct buf *b)
     return CTL_OK;
 }
 
-int gen_text(const struct ctl *c, const char *word, json_t **ret)
+int gen_text(const struct ctl *c, const char *word, bool drop_newline, json_t **ret)
 {
     CLEANUP(buf_done) struct buf text = {.limit = INPUT_LIMIT};
     json_t *value;
+    size_t n;
     int r;
 
     if (word && strcmp(word, "-") != 0) {
@@ -141,7 +142,9 @@ int gen_text(const struct ctl *c, const char *word, json_t **ret)
         r = read_stdin(c, &text);
         if (r != CTL_OK)
             return r;
-        value = json_stringn(text.data ? text.data : "", text.len);
+        n = text.len;
+        n -= drop_newline && n > 0 && text.data[n - 1] == '\n';
+        value = json_stringn(text.data ? text.data : "", n);
     }
     if (!value)
         return ctl_say(c, CTL_USAGE, "the text is not UTF-8");

@@ -6,6 +6,7 @@
 #include "ctl/ctl.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* Not an exit code: argv[*i] is no option of this command. */
 enum { GEN_OTHER = -1 };
@@ -25,8 +26,11 @@ int gen_arguments(const struct ctl *c, const char *command, int argc, char **arg
 /* The value of option argv[*i], moving *i to it; NULL after saying that there is none. */
 const char *gen_value(const struct ctl *c, int argc, char **argv, int *i);
 
-/* The text that `word` stands for as a new string in *ret: itself, or all of standard input when
- * it is "-" or NULL.  CTL_OK or an exit code. */
-int gen_text(const struct ctl *c, const char *word, json_t **ret);
+/*
+ * The text that `word` stands for as a new string in *ret: itself, or all of standard input when it
+ * is "-" or NULL, without one newline at its end if `drop_newline`.  CTL_OK, or an exit code after
+ * saying what is wrong.
+ */
+int gen_text(const struct ctl *c, const char *word, bool drop_newline, json_t **ret);
 
 #endif

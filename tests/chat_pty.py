@@ -209,7 +209,7 @@ def test_pipes_get_the_answer_alone(f):
     f.script += [f.answer("It\x1b is.", "\n", reasoning="Hm."), f.answer("Cut", finish="length"), f.refuse("no"), f.begin("Half", then=lambda c: None)]
     r = piped(f.argv, f.env, "from\nstdin\n")
     check((r.returncode, r.stdout, r.stderr) == (0, b"It\x1b is.\n", b""), r)
-    check(f.messages() == [("user", "from\nstdin\n")], f.messages())
+    check(f.messages() == [("user", "from\nstdin")], f.messages())  # a text file's last newline ends its last line
     r = piped(f.argv + ["--usage", "--", "-x"], f.env)
     check((r.returncode, r.stdout) == (0, b"Cut\n"), r)
     check(r.stderr == b"[12 read, 18 reused, 5 generated, 41.2 tokens/s; cut at the limit of tokens]\n", r)
@@ -217,8 +217,8 @@ def test_pipes_get_the_answer_alone(f):
     check((r.returncode, r.stdout, r.stderr) == (1, b"", b"stratactl: no\n"), r)
     r = piped(f.argv + ["x"], f.env)
     check((r.returncode, r.stdout, r.stderr) == (1, b"Half\n", b"stratactl: the answer ends too early\n"), r)
-    for words in (["--bad"], ["--system"], ["--max-tokens", "x"], ["a", "b"], [""], ["--system", b"\xff"], [b"\xff"]):
-        r = piped(f.argv + words, f.env)
+    for words in (["--bad"], ["--system"], ["--max-tokens", "x"], ["a", "b"], [""], ["--system", b"\xff"], [b"\xff"], []):
+        r = piped(f.argv + words, f.env, "\n")
         check(r.returncode == 2 and r.stdout == b"" and r.stderr.startswith(b"stratactl: "), words, r)
     f.close()
     check(piped(f.argv + ["x"], f.env).returncode == 3)
