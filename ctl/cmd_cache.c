@@ -77,7 +77,7 @@ static int list(const struct ctl *c, int argc, char **argv, const char *method, 
     static const struct out_field fields[] = {
         {"id", "ID", OUT_PLAIN, false},
         {"kind", "KIND", OUT_PLAIN, false},
-        {"uid", "UID", OUT_PLAIN, false},
+        {"uid|key", "USER", OUT_PLAIN, false},
         {"tokens", "TOKENS", OUT_PLAIN, false},
         {"active", "ACTIVE", OUT_PLAIN, false},
         {"pinned", "PINNED", OUT_PLAIN, false},
@@ -123,7 +123,7 @@ int cmd_cache_show(const struct ctl *c, int argc, char **argv)
     static const struct out_field fields[] = {
         {"entry.id", "entry", OUT_PLAIN, false},
         {"entry.kind", "kind", OUT_PLAIN, false},
-        {"entry.uid", "uid", OUT_PLAIN, false},
+        {"entry.uid|entry.key", "user", OUT_PLAIN, false},
         {"entry.active", "active", OUT_PLAIN, false},
         {"entry.pinned", "pinned", OUT_PLAIN, false},
         {"entry.shared", "shared", OUT_PLAIN, false},

@@ -12,7 +12,7 @@ int cmd_requests(const struct ctl *c, int argc, char **argv)
 {
     static const struct out_field fields[] = {
         {"request", "REQUEST", OUT_PLAIN, false},
-        {"uid", "UID", OUT_PLAIN, false},
+        {"uid|key", "USER", OUT_PLAIN, false},
         {"state", "STATE", OUT_PLAIN, false},
         {"finish_reason", "END", OUT_PLAIN, false},
         {"prompt_tokens", "PROMPT", OUT_PLAIN, false},

@@ -70,7 +70,7 @@ int cmd_slots_list(const struct ctl *c, int argc, char **argv)
         {"index", "SLOT", OUT_PLAIN, false},
         {"state", "STATE", OUT_PLAIN, false},
         {"request", "REQUEST", OUT_PLAIN, false},
-        {"uid", "UID", OUT_PLAIN, false},
+        {"uid|key", "USER", OUT_PLAIN, false},
         {"prompt_tokens", "PROMPT", OUT_PLAIN, false},
         {"read_tokens", "READ", OUT_PLAIN, false},
         {"generated_tokens", "WRITTEN", OUT_PLAIN, false},

@@ -21,20 +21,26 @@ static int width(const char *s)
     return w;
 }
 
-static const json_t *get(const json_t *o, const char *path)
+static const json_t *get(const json_t *answer, const char *path)
 {
+    const json_t *o = answer;
     char key[64];
 
     for (;;) {
-        size_t n = strcspn(path, ".");
+        size_t n = strcspn(path, ".|");
 
         if (n >= sizeof key)
             return NULL;
         memcpy(key, path, n);
         key[n] = '\0';
         o = json_object_get(o, key);
-        if (!o || path[n] == '\0')
-            return json_is_null(o) ? NULL : o;
+        if (path[n] != '.') {
+            if (o && !json_is_null(o))
+                return o;
+            if (path[n] == '\0')
+                return NULL;
+            o = answer;
+        }
         path += n + 1;
     }
 }

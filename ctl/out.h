@@ -19,7 +19,7 @@ enum out_kind {
 };
 
 struct out_field {
-    const char *path; /* "model.name"; NULL ends a list of fields */
+    const char *path; /* "model.name"; "uid|key": the first that is there; NULL ends a list */
     const char *label;
     enum out_kind kind;
     bool optional; /* left out when absent; otherwise absent shows as a dash */

@@ -272,6 +272,13 @@ const struct api_key_owner *api_keys_find(const struct api_keys *k, const char *
     return found;
 }
 
+const char *api_keys_name(const struct api_keys *k, uint32_t uid)
+{
+    if (!k || uid_is_user(uid) || uid - API_KEY_UIDS >= k->n_owners)
+        return NULL;
+    return k->owners[uid - API_KEY_UIDS]->name;
+}
+
 uint32_t api_keys_n(const struct api_keys *k)
 {
     return k->list.n;

@@ -66,6 +66,10 @@ int api_keys_reload(struct api_keys *k, struct err_text *e);
  */
 const struct api_key_owner *api_keys_find(const struct api_keys *k, const char *key, size_t n);
 
+/* The name of the owner that has this number, of any that was ever seen; NULL: none has.  `k` may
+ * be NULL. */
+const char *api_keys_name(const struct api_keys *k, uint32_t uid);
+
 uint32_t api_keys_n(const struct api_keys *k);
 /* How many are shorter than API_KEY_GOOD_BYTES. */
 uint32_t api_keys_n_short(const struct api_keys *k);

@@ -56,35 +56,36 @@ static int result(int r, uint64_t id, struct verb_error *e)
 /* --- what there is -----------------------------------------------------------------------------
  */
 
-static json_t *entry_json(const struct cache_entry *x, uint64_t now)
+static json_t *entry_json(const struct server *s, const struct cache_entry *x, uint64_t now)
 {
-    return json_pack(
-        "{s:I, s:s, s:b, s:b, s:b, s:o*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I, s:f}",
-        "id", (json_int_t)x->id, "kind", x->is_root ? "root" : "conversation", "active",
-        x->is_active, "pinned", x->is_pinned, "shared", x->is_shared, "uid",
-        uid_is_user(x->uid) ? json_integer(x->uid) : NULL, "tokens", (json_int_t)x->n_tokens,
-        "turn_pos", (json_int_t)x->turn_pos, "query_pos", (json_int_t)x->query_pos, "pages",
-        (json_int_t)x->n_pages, "vram_pages", (json_int_t)x->n_pages_vram, "ram_pages",
-        (json_int_t)x->n_pages_ram, "own_pages", (json_int_t)x->n_pages_own, "checkpoints",
-        (json_int_t)x->n_checkpoints, "vram_bytes", (json_int_t)x->bytes_vram, "ram_bytes",
-        (json_int_t)x->bytes_ram, "idle_ms",
-        (json_int_t)(now > x->last_use ? (now - x->last_use) / 1000000 : 0), "hits",
-        (json_int_t)x->hits, "value", x->value);
+    return json_pack("{s:I, s:s, s:b, s:b, s:b, s:o*, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+                     "s:I, s:I, s:I, s:I, "
+                     "s:I, s:f}",
+                     "id", (json_int_t)x->id, "kind", x->is_root ? "root" : "conversation",
+                     "active", x->is_active, "pinned", x->is_pinned, "shared", x->is_shared, "uid",
+                     uid_is_user(x->uid) ? json_integer(x->uid) : NULL, "key",
+                     api_keys_name(s->keys, x->uid), "tokens", (json_int_t)x->n_tokens, "turn_pos",
+                     (json_int_t)x->turn_pos, "query_pos", (json_int_t)x->query_pos, "pages",
+                     (json_int_t)x->n_pages, "vram_pages", (json_int_t)x->n_pages_vram, "ram_pages",
+                     (json_int_t)x->n_pages_ram, "own_pages", (json_int_t)x->n_pages_own,
+                     "checkpoints", (json_int_t)x->n_checkpoints, "vram_bytes",
+                     (json_int_t)x->bytes_vram, "ram_bytes", (json_int_t)x->bytes_ram, "idle_ms",
+                     (json_int_t)(now > x->last_use ? (now - x->last_use) / 1000000 : 0), "hits",
+                     (json_int_t)x->hits, "value", x->value);
 }
 
 /* All entries, or the roots; the newest `most` of them.  *ret_total counts all. */
-static int list(const struct cache *c, bool roots_only, uint32_t most, json_t **ret,
+static int list(const struct server *s, bool roots_only, uint32_t most, json_t **ret,
                 uint32_t *ret_total)
 {
     const uint64_t now = clock_ns();
     CLEANUP(free_p) struct cache_entry *entries = calloc(most, sizeof *entries);
-    const int n = entries ? cache_entries(c, roots_only, entries, most, ret_total) : -ENOMEM;
+    const int n = entries ? cache_entries(s->cache, roots_only, entries, most, ret_total) : -ENOMEM;
     json_t *a = json_array();
     bool ok = a && n >= 0;
 
     for (int i = 0; ok && i < n; i++)
-        ok = json_array_append_new(a, entry_json(&entries[i], now)) == 0;
+        ok = json_array_append_new(a, entry_json(s, &entries[i], now)) == 0;
     if (!ok) {
         json_decref(a);
         return -ENOMEM;
@@ -109,7 +110,7 @@ int verb_cache_list(const struct verb_context *c, json_t *parameters, json_t **r
     }
     r = need_cache(c, e);
     if (r == 0)
-        r = list(c->server->cache, false, (uint32_t)limit, &entries, &total);
+        r = list(c->server, false, (uint32_t)limit, &entries, &total);
     if (r < 0)
         return r;
     *ret = json_pack("{s:I, s:o}", "total", (json_int_t)total, "entries", entries);
@@ -125,7 +126,7 @@ int verb_roots_list(const struct verb_context *c, json_t *parameters, json_t **r
 
     (void)parameters;
     if (r == 0)
-        r = list(c->server->cache, true, ENTRIES_MOST, &roots, &total);
+        r = list(c->server, true, ENTRIES_MOST, &roots, &total);
     if (r < 0)
         return r;
     *ret = json_pack("{s:o}", "roots", roots);
@@ -145,7 +146,7 @@ int verb_cache_show(const struct verb_context *c, json_t *parameters, json_t **r
         r = result(cache_entry(c->server->cache, id, &x), id, e);
     if (r < 0)
         return r;
-    *ret = json_pack("{s:o}", "entry", entry_json(&x, clock_ns()));
+    *ret = json_pack("{s:o}", "entry", entry_json(c->server, &x, clock_ns()));
     return *ret ? 0 : -ENOMEM;
 }
 

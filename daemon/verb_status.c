@@ -180,18 +180,22 @@ static const char *slot_word(enum request_state state)
     return "free";
 }
 
-static json_t *slot_object(const struct slot_info *i)
+static json_t *slot_object(const struct server *s, const struct slot_info *i)
 {
     json_t *o = json_pack("{s:I, s:s, s:I, s:I, s:I, s:I}", "index", (json_int_t)i->i, "state",
                           slot_word(i->state), "prompt_tokens", (json_int_t)i->n_prompt,
                           "read_tokens", (json_int_t)i->n_read, "generated_tokens",
                           (json_int_t)i->n_generated, "pages", (json_int_t)i->n_pages);
+    const char *key = api_keys_name(s->keys, i->uid);
     bool ok = o != NULL;
 
-    if (ok && i->request_id != 0)
+    if (ok && i->request_id != 0) {
         set(o, "request", json_integer((json_int_t)i->request_id), &ok);
-    if (ok && i->request_id != 0 && uid_is_user(i->uid))
-        set(o, "uid", json_integer(i->uid), &ok);
+        if (uid_is_user(i->uid))
+            set(o, "uid", json_integer(i->uid), &ok);
+        if (key)
+            set(o, "key", json_string(key), &ok);
+    }
     if (!ok) {
         json_decref(o);
         return NULL;
@@ -209,7 +213,7 @@ json_t *verb_slots(const struct verb_context *c)
         struct slot_info info;
 
         sched_slot(s->sched, i, &info);
-        if (json_array_append_new(slots, slot_object(&info)) < 0) {
+        if (json_array_append_new(slots, slot_object(s, &info)) < 0) {
             json_decref(slots);
             return NULL;
         }

@@ -69,6 +69,11 @@ START_TEST(keys_have_owners_by_name_or_by_themselves)
     ck_assert(!uid_is_user(a->uid) && a->uid != UINT32_MAX);
     /* printf %s solitary-key | sha256sum */
     ck_assert_str_eq(find(k, "solitary-key")->name, "sha256:ae9f1c822b2cceaf");
+    ck_assert_str_eq(api_keys_name(k, b->uid), "bob");
+    ck_assert_ptr_null(api_keys_name(k, API_KEY_UIDS + 3));
+    ck_assert_ptr_null(api_keys_name(k, API_KEY_UIDS - 1));
+    ck_assert_ptr_null(api_keys_name(k, UINT32_MAX));
+    ck_assert_ptr_null(api_keys_name(NULL, b->uid));
     ck_assert_ptr_null(find(k, "alice"));
     ck_assert_ptr_null(find(k, "first-key-of-her"));
     ck_assert_ptr_null(find(k, "first-key-of-herss"));

@@ -5,6 +5,7 @@
  */
 #include "ctl/ctl.h"
 
+#include "daemon/api_keys.h"
 #include "daemon/control.h"
 #include "daemon/decisions.h"
 #include "daemon/listeners.h"
@@ -159,28 +160,38 @@ static uint32_t n_entries(void)
 
 START_TEST(lists_are_tables)
 {
+    struct decision *x;
+
     ck_assert_uint_eq(root, 1);
     ck_assert_uint_eq(conversation, 2);
     expect("cache list", CTL_OK,
-           "ID  KIND          UID   TOKENS  ACTIVE  PINNED  VRAM      RAM  OWN PAGES  CHECKPOINTS "
+           "ID  KIND          USER  TOKENS  ACTIVE  PINNED  VRAM      RAM  OWN PAGES  CHECKPOINTS "
            " HITS  IDLE\n"
            "2   conversation  1000  192     no      no      12.0 KiB  0 B  1          0           "
            " 0     2.0 s\n"
            "1   root          1000  128     no      no      8.0 KiB   0 B  0          0           "
            " 0     2.0 s\n");
     expect("roots list", CTL_OK,
-           "ID  KIND  UID   TOKENS  ACTIVE  PINNED  VRAM     RAM  OWN PAGES  CHECKPOINTS  HITS  "
+           "ID  KIND  USER  TOKENS  ACTIVE  PINNED  VRAM     RAM  OWN PAGES  CHECKPOINTS  HITS  "
            "IDLE\n"
            "1   root  1000  128     no      no      8.0 KiB  0 B  0          0            0     "
            "2.0 s\n");
     expect("requests", CTL_OK,
-           "REQUEST  UID   STATE  END   PROMPT  REUSED  READ  WRITTEN  SOURCE  SWITCH  HIT  TIME\n"
+           "REQUEST  USER  STATE  END   PROMPT  REUSED  READ  WRITTEN  SOURCE  SWITCH  HIT  TIME\n"
            "7        1000  done   stop  500     0       500   12       none    yes     no   1.5 "
            "s\n");
     expect("requests --limit 1000", CTL_OK,
-           "REQUEST  UID   STATE  END   PROMPT  REUSED  READ  WRITTEN  SOURCE  SWITCH  HIT  TIME\n"
+           "REQUEST  USER  STATE  END   PROMPT  REUSED  READ  WRITTEN  SOURCE  SWITCH  HIT  TIME\n"
            "7        1000  done   stop  500     0       500   12       none    yes     no   1.5 "
            "s\n");
+    x = decision_new(server.decisions, 8, "", API_KEY_UIDS);
+    x->key = "alice";
+    decision_unref(x);
+    expect(
+        "requests --limit 1", CTL_OK,
+        "REQUEST  USER   STATE    END  PROMPT  REUSED  READ  WRITTEN  SOURCE  SWITCH  HIT  TIME\n"
+        "8        alice  waiting  –    0       0       0     0        none    no      no   0.0 "
+        "s\n");
 }
 END_TEST
 

@@ -3,6 +3,7 @@
 #include "daemon/verbs.h"
 
 #include "ctl/varlink.h"
+#include "daemon/api_keys.h"
 #include "daemon/decisions.h"
 #include "daemon/rates.h"
 #include "daemon/server.h"
@@ -10,6 +11,7 @@
 #include "tests/hand_cache.h"
 #include "util/buf.h"
 #include "util/clock.h"
+#include "util/err.h"
 
 #include <check.h>
 #include <grp.h>
@@ -169,6 +171,29 @@ START_TEST(entries_are_listed_with_what_the_interface_promises)
     show(a, "vram_bytes", 3 * HAND_UNIT_BYTES);
     show(a, "idle_ms", 5);
     show(root, "tokens", 128);
+}
+END_TEST
+
+START_TEST(what_came_over_tcp_is_shown_by_the_owner_of_its_key)
+{
+    char path[] = "/tmp/check_verbs.XXXXXX";
+    int fd = mkstemp(path);
+    struct err_text e;
+    json_t *p, *x;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_gt(dprintf(fd, "bob key-of-bob-42\nalice key-of-alice\n"), 0);
+    (void)close(fd);
+    ck_assert_msg(api_keys_open(path, &server.keys, &e) == 0, "%s", e.s);
+    (void)unlink(path);
+    (void)hand_cache_park(server.cache, API_KEY_UIDS + 1, 1, 0, NULL, now_ns);
+    p = ask(OWN_UID, "CacheList", "{}");
+    x = json_array_get(json_object_get(p, "entries"), 0);
+    check_fields(x, "type Entry (");
+    ck_assert_str_eq(json_string_value(json_object_get(x, "key")), "alice");
+    ck_assert_ptr_null(json_object_get(x, "uid"));
+    json_decref(p);
+    api_keys_free(server.keys);
 }
 END_TEST
 
@@ -411,6 +436,7 @@ int main(void)
 
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, entries_are_listed_with_what_the_interface_promises);
+    tcase_add_test(t, what_came_over_tcp_is_shown_by_the_owner_of_its_key);
     tcase_add_test(t, statistics_have_what_the_interface_promises);
     tcase_add_test(t, an_operator_evicts_clears_and_pins);
     tcase_add_test(t, roots_are_given_up_when_cleared);

@@ -116,6 +116,14 @@ def main():
         check("and hers not his", got == want and cached == 0, (got, cached))
         mine = ask(port, "GET", "/v1/requests", ALICE)[1]["data"]
         check("who asks sees their own requests", [x.get("key") for x in mine] == ["alice", "alice"], mine)
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        c.request("POST", "/v1/completions", json.dumps({"prompt": ids, "max_tokens": 1500, "ignore_eos": True, "stream": True}), {"Authorization": f"Bearer {ALICE}"})
+        c.getresponse().readline()
+        used = [(x["key"], x.get("uid")) for x in d.ctl("slots", "list")["slots"] if "request" in x]
+        c.close()
+        check("a slot shows whose request runs in it", used == [("alice", None)], used)
+        keys_cached = {x.get("key") for x in d.ctl("cache", "list")["entries"]}
+        check("an entry of the cache shows whose it is", keys_cached >= {"alice", "bob"}, keys_cached)
 
         # More headers than places, and bodies of somebody who has a key; then a byte of each, and who else comes is served.
         rss = d.rss_kib()
