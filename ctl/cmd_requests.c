@@ -58,8 +58,8 @@ int cmd_explain(const struct ctl *c, int argc, char **argv)
 
     if (argc < 1)
         return ctl_say(c, CTL_USAGE,
-                       "a request's number, or the id in its answer, is missing; "
-                       "\"stratactl requests\" shows them");
+                       "a request's number, the id in its answer, or its X-Request-Id, is "
+                       "missing; \"stratactl requests\" shows the numbers");
     if (argc > 1)
         return ctl_say(c, CTL_USAGE, "unexpected argument \"%s\"", argv[1]);
     parameters = json_pack("{s:s}", "id", argv[0]);

@@ -66,6 +66,7 @@ static void set_up(void)
     conversation = hand_cache_park(server.cache, 1000, 3, 2, &root, now_ns);
     ck_assert_int_eq(decisions_new(&server.decisions), 0);
     x = decision_new(server.decisions, 7, "cmpl-7", 1000);
+    (void)strcpy(x->http_id, "by-client");
     x->n_prompt = 500;
     x->n_read = 500;
     x->n_generated = 12;
@@ -206,6 +207,7 @@ START_TEST(a_story_is_told_line_by_line)
 
     expect("explain 7", CTL_OK, story);
     expect("explain cmpl-7", CTL_OK, story);
+    expect("explain by-client", CTL_OK, story);
     expect("explain 8", CTL_FAILED,
            "stratactl: there is no request 8 among those that are remembered\n");
 }
@@ -297,8 +299,8 @@ static const struct {
     {"requests 5", "unexpected argument \"5\""},
     {"requests --limit", "--limit needs a value"},
     {"requests --limit 0", "--limit takes a number from 1 to 1000, not \"0\""},
-    {"explain", "a request's number, or the id in its answer, is missing; \"stratactl requests\" "
-                "shows them"},
+    {"explain", "a request's number, the id in its answer, or its X-Request-Id, is missing; "
+                "\"stratactl requests\" shows the numbers"},
     {"explain 1 2", "unexpected argument \"2\""},
 };
 
