@@ -2,6 +2,7 @@
 #include "daemon/verb_requests.h"
 
 #include "ctl/varlink.h"
+#include "daemon/api_keys.h"
 #include "daemon/decision_json.h"
 #include "daemon/decisions.h"
 #include "daemon/server.h"
@@ -21,7 +22,7 @@ static bool may_see(const struct decision *x, const void *arg)
 {
     const struct viewer *v = arg;
 
-    return v->is_admin || x->uid == v->uid;
+    return v->is_admin || (uid_is_user(v->uid) && x->uid == v->uid);
 }
 
 int verb_requests(const struct verb_context *c, json_t *parameters, json_t **ret,

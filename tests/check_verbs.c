@@ -389,6 +389,11 @@ START_TEST(requests_of_others_are_the_operators_only)
     expect(OWN_UID, "Explain", "{\"id\":\"9\"}",
            "{\"error\":\"io.strata.Control.NoSuchRequest\",\"parameters\":{\"id\":\"9\"}}");
     json_decref(ask(0, "Explain", "{\"id\":\"cmpl-2\"}"));
+    /* Numbers of owners of keys, and of nobody, are no user's. */
+    request(4, API_KEY_UIDS);
+    request(5, UINT32_MAX);
+    expect_requests(API_KEY_UIDS, "{}", "");
+    expect_requests(UINT32_MAX, "{}", "");
 }
 END_TEST
 
