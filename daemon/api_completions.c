@@ -85,19 +85,32 @@ static void work(struct front_job *j)
     api_json_body_done(&c->body);
 }
 
+struct who_text {
+    char s[32 + API_KEY_NAME_BYTES];
+};
+
+/* Whose request it is, as the journal has it. */
+static struct who_text who_text(uint32_t uid, const char *key)
+{
+    struct who_text t;
+
+    (void)snprintf(t.s, sizeof t.s, "uid=%" PRId32 "%s%s", uid_shown(uid), key ? " key=" : "",
+                   key ? key : "");
+    return t;
+}
+
 /* The one line of a request; of its text only sizes. */
 static void log_done(const struct completion *c)
 {
-    static const char *const finish[] = {"none", "stop", "length", "cancelled", "error"};
     const struct request *r = c->request;
     const uint64_t now = clock_ns();
 
     log_msg(LOG_INFO,
-            "completion done request=%" PRIu64 " x_request_id=%s uid=%" PRId32 "%s%s"
-            " finish=%s prompt=%zu cached=%" PRIu32 " read=%" PRIu32 " generated=%" PRIu32
-            " wait_ms=%.1f total_ms=%.1f%s%s",
-            r->id, r->http_id, uid_shown(r->uid), r->key ? " key=" : "", r->key ? r->key : "",
-            finish[r->finish], r->prompt.n, r->n_cached, r->n_read - r->n_cached, r->n_generated,
+            "completion done request=%" PRIu64
+            " x_request_id=%s %s finish=%s prompt=%zu cached=%" PRIu32 " read=%" PRIu32
+            " generated=%" PRIu32 " wait_ms=%.1f total_ms=%.1f%s%s",
+            r->id, r->http_id, who_text(r->uid, r->key).s, decision_finish_str((int)r->finish),
+            r->prompt.n, r->n_cached, r->n_read - r->n_cached, r->n_generated,
             (double)((r->t_start ? r->t_start : now) - r->t_submit) / 1e6,
             (double)(now - r->t_submit) / 1e6, r->finish == FINISH_ERROR ? " error=" : "",
             r->finish == FINISH_ERROR ? r->error_text.s : "");
@@ -121,16 +134,14 @@ static void note_diverging(const struct completion *c)
     (void)snprintf(position, sizeof position, "%" PRIu32, pos);
     log_event(LOG_NOTICE, LOG_EVENT_DIVERGING, fields,
               "prompts keep differing from token %" PRIu32 " on and are read from there each time"
-              " uid=%" PRId32 "%s%s position=%" PRIu32 " prompt=%" PRIu32 " in_a_row=%d",
-              pos, uid_shown(r->uid), r->key ? " key=" : "", r->key ? r->key : "", pos, n,
-              DIVERGING_ROW);
+              " %s position=%" PRIu32 " prompt=%" PRIu32 " in_a_row=%d",
+              pos, who_text(r->uid, r->key).s, pos, n, DIVERGING_ROW);
 }
 
 static void refuse(struct completion *c, const struct api_error *e)
 {
-    log_msg(LOG_INFO, "completion refused x_request_id=%s uid=%" PRId32 "%s%s status=%d code=%s",
-            c->call->request_id, uid_shown(c->uid), c->key ? " key=" : "", c->key ? c->key : "",
-            e->status, e->code ? e->code : "none");
+    log_msg(LOG_INFO, "completion refused x_request_id=%s %s status=%d code=%s",
+            c->call->request_id, who_text(c->uid, c->key).s, e->status, e->code ? e->code : "none");
     call_fail(c->call, e);
 }
 
