@@ -18,6 +18,7 @@
 #include "daemon/loader.h"
 #include "daemon/log.h"
 #include "daemon/options.h"
+#include "daemon/reload.h"
 #include "daemon/reuse.h"
 #include "daemon/sched.h"
 #include "daemon/server.h"
@@ -273,69 +274,18 @@ static int on_end_signal(sd_event_source *s, const struct signalfd_siginfo *si, 
     return sd_event_source_set_enabled(l->tick, SD_EVENT_ONESHOT);
 }
 
-/* --- reload ------------------------------------------------------------------------------------
- */
-
-static void apply_reloaded(const struct options *old, const struct options *fresh)
-{
-    const struct option_spec *spec;
-
-    for (size_t i = 0; (spec = options_spec(i)) != NULL; i++)
-        if (!(spec->flags & OPTION_RELOADABLE) && !options_equal(spec, old, fresh))
-            log_msg(LOG_WARNING, "\"%s\" has changed; it takes effect at the next start",
-                    spec->name);
-    log_set_level(log_level_of(fresh->log_level));
-}
-
-static void log_keys(const struct api_keys *k)
-{
-    log_msg(LOG_INFO, "API keys read: keys=%u", api_keys_n(k));
-    if (api_keys_n_short(k) > 0)
-        log_msg(LOG_WARNING, "%u API keys are shorter than %d characters and can be guessed",
-                api_keys_n_short(k), API_KEY_GOOD_BYTES);
-}
-
-/* The file may have changed although its name has not; who is refused now is refused at once. */
-static void reload_keys(struct api_keys *k)
-{
-    struct err_text e;
-
-    if (!k)
-        return;
-    if (api_keys_reload(k, &e) < 0)
-        log_msg(LOG_ERR, "\"api_key_file\": the new keys are refused, the old ones stay: %s", e.s);
-    else
-        log_keys(k);
-}
-
 static int on_reload_signal(sd_event_source *s, const struct signalfd_siginfo *si, void *arg)
 {
     struct lifecycle *l = arg;
-    struct options_argv argv;
-    struct options fresh;
-    struct err_text e;
-    int r;
+    const bool is_ready = l->server.state == SERVER_READY;
 
     (void)s;
     (void)si;
     /* READY=1 ends a reload, so it must not be said before there was a first one. */
-    if (l->server.state == SERVER_READY)
+    if (is_ready)
         (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_ns() / 1000);
-    r = options_init(&fresh);
-    if (r == 0)
-        r = options_read_argv(&fresh, l->argv->argc, l->argv->argv, &argv, &e);
-    else
-        (void)err_set(&e, r, "%s", err_str(r));
-    if (r < 0) {
-        log_msg(LOG_ERR, "the new configuration is refused, the old one stays: %s", e.s);
-    } else {
-        apply_reloaded(l->server.options, &fresh);
-        reuse_apply(&l->server, &fresh);
-        log_event(LOG_NOTICE, LOG_EVENT_RELOADED, NULL, "configuration read again");
-    }
-    options_done(&fresh);
-    reload_keys(l->server.keys);
-    if (l->server.state == SERVER_READY)
+    reload_run(&l->server, l->argv->argc, l->argv->argv);
+    if (is_ready)
         (void)sd_notify(0, "READY=1");
     return 0;
 }
@@ -386,17 +336,6 @@ static int make_sources(struct lifecycle *l)
     return r;
 }
 
-static int open_keys(struct server *s, struct err_text *e)
-{
-    struct err_text why;
-    int r = api_keys_open(s->options->api_key_file, &s->keys, &why);
-
-    if (r < 0)
-        return err_set(e, r, "\"api_key_file\": %s", why.s);
-    log_keys(s->keys);
-    return 0;
-}
-
 static void log_listener(const struct listener *l)
 {
     log_msg(LOG_INFO, "listening: api=%s", l->path);
@@ -416,7 +355,7 @@ static int set_up(struct lifecycle *l, struct err_text *e)
 
     /* What another try would not mend. */
     l->result.code = EXIT_CODE_CONFIG;
-    r = s->options->api_key_file ? open_keys(s, e) : 0;
+    r = reload_open_keys(s, e);
     if (r < 0)
         return r;
     r = listeners_open(s->options, &l->listeners, e);
