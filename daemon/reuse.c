@@ -108,7 +108,8 @@ void reuse_apply(struct server *s, const struct options *o)
 {
     struct cache_limits l;
 
-    if (!s->cache)
+    /* A cache without a scheduler: the latter could not be made, and the daemon is ending. */
+    if (!s->cache || !s->sched)
         return;
     l = limits_of(s, o);
     cache_set_limits(s->cache, &l);
