@@ -41,6 +41,19 @@ static int fail(struct call *a, const char *why)
     return CTL_FAILED;
 }
 
+/* The first that is the path of a Unix socket, or NULL.  TCP is "127.0.0.1:8080" or "[::1]:8080".
+ */
+static const char *unix_socket(const json_t *sockets)
+{
+    for (size_t i = 0; i < json_array_size(sockets); i++) {
+        const char *s = json_string_value(json_array_get(sockets, i));
+
+        if (s && (strchr(s, '/') || !strchr(s, ':')))
+            return s;
+    }
+    return NULL;
+}
+
 int api_connect(const struct ctl *c, int *ret_fd)
 {
     CLEANUP(json_decrefp) json_t *status = NULL;
@@ -52,9 +65,9 @@ int api_connect(const struct ctl *c, int *ret_fd)
     r = client_call(c, STRATA_CONTROL ".Status", NULL, &status);
     if (r != CTL_OK)
         return r;
-    path = json_string_value(json_array_get(json_object_get(status, "api_sockets"), 0));
+    path = unix_socket(json_object_get(status, "api_sockets"));
     return path ? client_connect(c, path, STRATA_API_SOCKET, ret_fd)
-                : ctl_say(c, CTL_FAILED, "the daemon does not say where its API is");
+                : ctl_say(c, CTL_FAILED, "the daemon has no Unix socket for its API");
 }
 
 static int wait_for(const struct call *a, int fd, short events)

@@ -276,6 +276,20 @@ START_TEST(a_terminal_is_asked_before_anything_is_cleared)
 }
 END_TEST
 
+/* The service manager may pass a TCP socket alone, or first. */
+START_TEST(the_api_is_asked_on_its_unix_socket)
+{
+    (void)strcpy(listeners.api[0].path, "127.0.0.1:8080");
+    listeners.n_api = 1;
+    expect("complete x", CTL_FAILED, "stratactl: the daemon has no Unix socket for its API\n");
+    (void)strcpy(listeners.api[1].path, "no-api.sock");
+    listeners.n_api = 2;
+    expect("complete x", CTL_NOT_RUNNING,
+           "stratactl: strataD is not running: there is no no-api.sock\n");
+    listeners.n_api = 0;
+}
+END_TEST
+
 START_TEST(json_is_the_whole_answer)
 {
     expect("--json cache clear --yes", CTL_OK, "{\n  \"conversations\": 1\n}\n");
@@ -365,6 +379,7 @@ int main(void)
     tcase_add_test(t, what_changes_the_cache_changes_it);
     tcase_add_loop_test(t, a_terminal_is_asked_before_anything_is_cleared, 0,
                         sizeof answers / sizeof answers[0]);
+    tcase_add_test(t, the_api_is_asked_on_its_unix_socket);
     tcase_add_test(t, json_is_the_whole_answer);
     tcase_add_loop_test(t, a_command_line_without_sense_is_refused, 0,
                         sizeof wrong / sizeof wrong[0]);
