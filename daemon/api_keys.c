@@ -150,6 +150,8 @@ static int read_lines(struct api_keys *k, struct buf *text, struct key_list *ret
     unsigned int line = 0;
     int r;
 
+    if (text->len == 0)
+        return err_set(e, -EINVAL, "holds no key");
     if (memchr(text->data, '\0', text->len))
         return err_set(e, -EINVAL, "not a text file");
     l.keys = calloc(API_KEYS_MAX, sizeof *l.keys);
@@ -183,6 +185,13 @@ static int check_mode(const struct stat *st, struct err_text *e)
     return 0;
 }
 
+static void forget(struct buf *text)
+{
+    if (text->data)
+        explicit_bzero(text->data, text->cap);
+    buf_done(text);
+}
+
 static int load(struct api_keys *k, struct key_list *ret, struct err_text *e)
 {
     struct buf text = {.limit = API_KEYS_MAX_BYTES};
@@ -191,20 +200,16 @@ static int load(struct api_keys *k, struct key_list *ret, struct err_text *e)
     struct stat st;
     int r = small_file_read(k->path, &text, &st, e);
 
-    if (r < 0) {
-        buf_done(&text);
-        return r;
+    if (r == 0) {
+        r = check_mode(&st, &why);
+        if (r == 0)
+            r = read_lines(k, &text, ret, &why);
+        if (r < 0)
+            (void)err_set(e, r, "%s: %s", err_escape(shown, sizeof shown, k->path, strlen(k->path)),
+                          why.s);
     }
-    r = check_mode(&st, &why);
-    if (r == 0)
-        r = text.len > 0 ? read_lines(k, &text, ret, &why) : err_set(&why, -EINVAL, "holds no key");
-    if (text.data)
-        explicit_bzero(text.data, text.cap);
-    buf_done(&text);
-    if (r < 0)
-        return err_set(e, r, "%s: %s", err_escape(shown, sizeof shown, k->path, strlen(k->path)),
-                       why.s);
-    return 0;
+    forget(&text);
+    return r;
 }
 
 /* Credentials are named, files are reached by a path. */
