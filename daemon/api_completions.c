@@ -41,15 +41,14 @@ enum holder { HOLDER_NONE, HOLDER_FRONT, HOLDER_SCHED };
 struct completion {
     struct front_job job;  /* first: the front hands it back */
     struct server *server; /* borrowed, outlives us */
-    struct http *http;
-    struct call *call; /* NULL: the client is gone */
+    struct call *call;     /* NULL: the client is gone */
     enum holder holder;
     bool paused, is_chat;
     uint32_t uid;
     const char *key; /* borrowed until the server ends (http_call.h); NULL: none */
 
     struct buf body; /* owned until it is parsed */
-    uint64_t body_charged;
+    struct body_charge charge;
     struct completion_limits limits;
     struct completion_params params;
     struct api_error error;  /* of the parsing; status 0: none */
@@ -377,7 +376,7 @@ static void parsed(struct front_job *j)
     struct completion *c = (struct completion *)j;
 
     c->holder = HOLDER_NONE;
-    http_body_release(c->http, c->body_charged);
+    body_release(&c->charge);
     if (c->call && c->error.status)
         refuse(c, &c->error);
     else if (c->call)
@@ -402,7 +401,6 @@ static void begin(struct call *call, bool is_chat)
     c->job.work = work;
     c->job.done = parsed;
     c->server = s;
-    c->http = call->http;
     c->call = call;
     c->holder = HOLDER_FRONT;
     c->uid = call->uid;
@@ -413,7 +411,7 @@ static void begin(struct call *call, bool is_chat)
     c->is_chat = is_chat;
     (void)snprintf(c->id, sizeof c->id, "%s-%016" PRIx64 "%016" PRIx64,
                    is_chat ? "chatcmpl" : "cmpl", random[0], random[1]);
-    call_take_body(call, &c->body, &c->body_charged);
+    call_take_body(call, &c->body, &c->charge);
     owner.arg = c;
     call_set_owner(call, &owner);
     front_submit(s->front, &c->job);

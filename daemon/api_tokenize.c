@@ -24,13 +24,12 @@
 
 struct text_job {
     struct front_job job; /* first */
-    struct http *http;
-    struct call *call; /* NULL: the client is gone */
-    bool busy;         /* on a front thread */
+    struct call *call;    /* NULL: the client is gone */
+    bool busy;            /* on a front thread */
     int (*run)(struct text_job *j, const json_t *o);
     struct completion_limits limits;
     struct buf body;
-    uint64_t body_charged;
+    struct body_charge charge;
     struct buf answer;
     struct api_error error; /* status 0: none */
 };
@@ -63,7 +62,7 @@ static void done(struct front_job *job)
     struct text_job *j = (struct text_job *)job;
 
     j->busy = false;
-    http_body_release(j->http, j->body_charged);
+    body_release(&j->charge);
     if (j->call && j->error.status)
         call_fail(j->call, &j->error);
     else if (j->call)
@@ -92,14 +91,13 @@ static void start(struct call *call, int (*run)(struct text_job *j, const json_t
     }
     j->job.work = work;
     j->job.done = done;
-    j->http = call->http;
     j->call = call;
     j->busy = true;
     j->run = run;
     j->limits.tokenizer = s->tokenizer;
     j->limits.context = engine_limits(s->engine)->context;
     j->limits.chat = s->chat;
-    call_take_body(call, &j->body, &j->body_charged);
+    call_take_body(call, &j->body, &j->charge);
     call_set_owner(call, &(struct call_owner){.gone = gone, .arg = j});
     front_submit(s->front, &j->job);
 }

@@ -75,8 +75,7 @@ struct call *call_new(struct http *h, struct MHD_Connection *conn, bool is_unix)
 static void drop_body(struct call *c)
 {
     buf_done(&c->body);
-    http_body_release(c->http, c->charged);
-    c->charged = 0;
+    body_release(&c->charge);
 }
 
 static void drop_watch(struct call *c)
@@ -125,14 +124,48 @@ bool call_same_user(const struct call *a, const struct call *b)
     return a->is_unix == b->is_unix && a->uid == b->uid;
 }
 
-/* What the bodies of its user take, that are not in a handler's hands. */
+/* What the bodies of its user take. */
 static uint64_t charged_to_user(const struct call *c)
 {
     uint64_t sum = 0;
 
-    for (const struct call *o = c->http->calls; o; o = o->next)
-        sum += call_same_user(o, c) ? o->charged : 0;
+    for (const struct body_charge *b = c->http->charges; b; b = b->next)
+        sum += b->is_unix == c->is_unix && b->uid == c->uid ? b->bytes : 0;
     return sum;
+}
+
+/* Its neighbours in the list learn where it is now. */
+static void charge_moved(struct body_charge *b)
+{
+    *(b->prev ? &b->prev->next : &b->http->charges) = b;
+    if (b->next)
+        b->next->prev = b;
+}
+
+/* `bytes` in all, more than before. */
+static void charge_set(struct call *c, uint64_t bytes)
+{
+    struct body_charge *b = &c->charge;
+
+    c->http->body_used += bytes - b->bytes;
+    if (b->bytes == 0) {
+        *b = (struct body_charge){
+            .http = c->http, .next = c->http->charges, .uid = c->uid, .is_unix = c->is_unix};
+        charge_moved(b);
+    }
+    b->bytes = bytes;
+}
+
+void body_release(struct body_charge *b)
+{
+    if (b->bytes == 0)
+        return;
+    assert(b->bytes <= b->http->body_used);
+    b->http->body_used -= b->bytes;
+    *(b->prev ? &b->prev->next : &b->http->charges) = b->next;
+    if (b->next)
+        b->next->prev = b->prev;
+    *b = (struct body_charge){0};
 }
 
 /*
@@ -149,14 +182,13 @@ static int grow_body(struct call *c, size_t n)
         return 0;
     if (want < c->body.len + n + 1)
         want = c->body.len + n + 1;
-    if (h->body_used + want - c->charged > h->body_limit ||
-        charged_to_user(c) + want - c->charged > h->body_limit / 2)
+    if (h->body_used + want - c->charge.bytes > h->body_limit ||
+        charged_to_user(c) + want - c->charge.bytes > h->body_limit / 2)
         return -EBUSY;
     r = buf_reserve(&c->body, n);
     if (r < 0)
         return r;
-    h->body_used += c->body.cap - c->charged;
-    c->charged = c->body.cap;
+    charge_set(c, c->body.cap);
     return 0;
 }
 
@@ -197,18 +229,14 @@ int call_body(struct call *c, const char *p, size_t n)
     return buf_add(&c->body, p, n);
 }
 
-void call_take_body(struct call *c, struct buf *ret, uint64_t *ret_charged)
+void call_take_body(struct call *c, struct buf *ret, struct body_charge *ret_charge)
 {
     *ret = c->body;
-    *ret_charged = c->charged;
+    *ret_charge = c->charge;
+    if (ret_charge->bytes > 0)
+        charge_moved(ret_charge);
     c->body = (struct buf){0};
-    c->charged = 0;
-}
-
-void http_body_release(struct http *h, uint64_t charged)
-{
-    assert(charged <= h->body_used);
-    h->body_used -= charged;
+    c->charge = (struct body_charge){0};
 }
 
 struct server *call_server(const struct call *c)

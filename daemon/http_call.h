@@ -51,6 +51,15 @@ struct call_owner {
     void *arg;
 };
 
+/* What a body takes of the memory for all bodies, and for whom.  Loop thread. */
+struct body_charge {
+    struct http *http;               /* NULL while there is nothing */
+    struct body_charge *prev, *next; /* in http->charges */
+    uint64_t bytes;
+    uint32_t uid; /* of its call, like the next */
+    bool is_unix;
+};
+
 struct call {
     struct http *http;
     struct MHD_Connection *conn; /* libmicrohttpd's */
@@ -65,7 +74,7 @@ struct call {
 
     struct buf body;
     uint64_t n_body;           /* bytes received, kept or not */
-    uint64_t charged;          /* what `body` has been given of http->body_used */
+    struct body_charge charge; /* of `body` */
     bool reading;              /* the body is not whole yet; it was `n_marked` long at `t_mark` */
     uint64_t t_mark, n_marked; /* later t_mark is when there was a whole answer */
     bool discard; /* the answer is an error already: read the rest of the body and forget it */
@@ -102,11 +111,11 @@ const char *call_query(const struct call *c, const char *key);
 void call_set_owner(struct call *c, const struct call_owner *owner);
 
 /*
- * Hands the body over.  Its bytes stay charged to the server's budget for bodies until
- * http_body_release(call's http, *ret_charged).
+ * Hands the body over, and with it what it has been given of the budgets for bodies, the server's
+ * and its user's: the caller's until body_release, which it must not be moved before.
  */
-void call_take_body(struct call *c, struct buf *ret, uint64_t *ret_charged);
-void http_body_release(struct http *h, uint64_t charged);
+void call_take_body(struct call *c, struct buf *ret, struct body_charge *ret_charge);
+void body_release(struct body_charge *b);
 
 /* The whole answer: takes the bytes of `json` over. */
 void call_answer(struct call *c, int status, struct buf *json);

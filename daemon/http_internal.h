@@ -40,6 +40,7 @@ struct http {
     uint32_t n_calls;
     uint32_t n_silent;  /* connections that have not asked for anything yet */
     uint64_t body_used; /* bytes of bodies in memory, those in the handlers' hands included */
+    struct body_charge *charges; /* list of what that is the sum of, each in its body's owner */
     uint64_t body_limit;
     bool closing;                   /* http_free is under way: nothing begins any more */
     sd_event_source *deadline;      /* owned: the next http_tick */

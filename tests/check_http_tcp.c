@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What TCP needs beyond a Unix socket, and what slow or greedy clients of either cannot do. */
 #include "daemon/api_keys.h"
+#include "daemon/front.h"
 #include "tests/http_world.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HOST  "Host: 127.0.0.1\r\n"
 #define ALICE "Authorization: Bearer key-of-alice\r\n"
@@ -305,6 +308,64 @@ START_TEST(one_user_cannot_have_all_places)
 }
 END_TEST
 
+static int gate[2];
+static int n_passed;
+
+static void wait_at_gate(struct front_job *j)
+{
+    char c;
+
+    (void)j;
+    ck_assert_int_eq(read(gate[0], &c, 1), 1);
+}
+
+static void passed(struct front_job *j)
+{
+    (void)j;
+    n_passed++;
+}
+
+/* Neither while they come nor while they wait for a front thread. */
+START_TEST(one_user_cannot_have_all_memory_for_bodies)
+{
+    struct world *w = tcp_world();
+    struct front_job jobs[2] = {{.work = wait_at_gate, .done = passed},
+                                {.work = wait_at_gate, .done = passed}};
+    char *body = calloc(1, 40001);
+    struct client *c[6], *other;
+    int n_503 = 0;
+
+    n_passed = 0;
+    ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
+    for (int i = 0; i < 2; i++)
+        front_submit(w->server.front, &jobs[i]);
+    memset(body, ' ', 40000);
+    memcpy(body, "{}", 2);
+    for (int i = 0; i < 6; i++) {
+        c[i] = client_new(w);
+        ask(c[i], POST, HOST ALICE, body);
+        world_settle(w);
+        n_503 += client_count(c[i], "HTTP/1.1 503") == 1;
+    }
+    ck_assert(n_503 > 0 && n_503 < 6);
+    ck_assert_uint_le(w->server.http->body_used, w->server.http->body_limit / 2);
+    other = client_new(w);
+    ask(other, POST, HOST BOB, body);
+    world_settle(w);
+    ck_assert_int_eq(write(gate[1], "ab", 2), 2);
+    for (int i = 0; i < 6; i++)
+        client_expect(w, c[i], i < 6 - n_503 ? 400 : 503, NULL);
+    client_expect(w, other, 400, "prompt is missing");
+    UNTIL(w, n_passed == 2);
+    ask(c[5], POST, HOST ALICE, body);
+    client_expect(w, c[5], 400, "prompt is missing");
+    (void)close(gate[0]);
+    (void)close(gate[1]);
+    free(body);
+    world_free(w);
+}
+END_TEST
+
 /* --- HTTP ----------------------------------------------------------------------------------------
  */
 
@@ -369,6 +430,7 @@ int main(void)
     tcase_add_test(t, a_header_must_come_in_time);
     tcase_add_loop_test(t, who_comes_takes_the_place_of_who_waits_longest, 0, 2);
     tcase_add_test(t, one_user_cannot_have_all_places);
+    tcase_add_test(t, one_user_cannot_have_all_memory_for_bodies);
     tcase_add_loop_test(t, a_header_too_large_is_refused, 0, 2);
     tcase_add_test(t, old_and_careful_clients_are_served);
     sr = srunner_create(s);
