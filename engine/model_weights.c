@@ -3,9 +3,9 @@
  * The tensors of a model by their role, each checked for shape and type.
  *
  * One table says for every role how the tensor is called, where its pointer goes and what shape it
- * must have; which rows apply to a layer follows from its kind and family.  Tensors that no row
- * names are ignored (vision towers, calibration data), apart from a short list of those that would
- * change the result.
+ * must have; which rows apply to a layer follows from its kind and family.  In a layer every tensor
+ * has its row, or the file is another kind of model.  Outside of layers others are ignored (vision
+ * towers, calibration data), apart from a short list of those that would change the result.
  */
 #include "engine/model_internal.h"
 #include "engine/quant.h"
@@ -161,23 +161,7 @@ static const struct role model_roles[] = {
 
 #define N_ROLES(table) (sizeof(table) / sizeof *(table))
 
-/* Tensors that would change the result and have no place in the graph. */
-static const char *const refused_in_layer[] = {
-    "ffn_gate.bias",
-    "ffn_up.bias",
-    "ffn_down.bias",
-    "attn_norm.bias",
-    "ffn_norm.bias",
-    "attn_sinks.weight",
-    "post_ffw_norm.weight",
-    "ffn_gate_inp.bias",
-    "exp_probs_b.bias",
-    "ffn_gate_exps.bias",
-    "ffn_up_exps.bias",
-    "ffn_down_exps.bias",
-    "nextn.embed_tokens.weight",
-    "nextn.shared_head_head.weight",
-};
+/* Tensors outside of layers that would change the result and have no place in the graph. */
 static const char *const refused_in_model[] = {
     "output.bias",
     "output_norm.bias",
@@ -256,15 +240,67 @@ static int load(const struct loader *l, const char *prefix, void *base, const st
     return 0;
 }
 
-static int refuse(const struct loader *l, const char *prefix, const char *const *names, size_t n)
+static int not_supported(const struct loader *l, const char *name, size_t n)
 {
-    char name[NAME_BYTES];
+    char shown[NAME_BYTES];
 
-    for (size_t i = 0; i < n; i++) {
-        (void)snprintf(name, sizeof name, "%s%s", prefix, names[i]);
-        if (gguf_find(l->m->gguf, name))
-            return gguf_fail(l->m->gguf, l->e, ERR_UNSUPPORTED, "tensor \"%s\" is not supported",
-                             name);
+    return gguf_fail(l->m->gguf, l->e, ERR_UNSUPPORTED, "tensor \"%s\" is not supported",
+                     err_escape(shown, sizeof shown, name, n));
+}
+
+static int refuse_in_model(const struct loader *l)
+{
+    for (size_t i = 0; i < N_ROLES(refused_in_model); i++)
+        if (gguf_find(l->m->gguf, refused_in_model[i]))
+            return not_supported(l, refused_in_model[i], strlen(refused_in_model[i]));
+    return 0;
+}
+
+static bool has_place(const void *base, const struct role *roles, size_t n, const struct tensor *t)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp((const char *)base + roles[i].at, &t, sizeof t) == 0)
+            return true;
+    return false;
+}
+
+/* The layer that its name puts it in, and what follows "blk.N." there; false: none. */
+static bool in_layer(const struct tensor *t, uint32_t *ret_layer, struct gguf_str *ret_rest)
+{
+    static const char blk[] = "blk.";
+    size_t at = sizeof blk - 1;
+    uint32_t n = 0;
+
+    if (t->name.n < at || memcmp(t->name.s, blk, at) != 0)
+        return false;
+    for (; at < t->name.n && t->name.s[at] >= '0' && t->name.s[at] <= '9' && n < 100000; at++)
+        n = 10 * n + (uint32_t)(t->name.s[at] - '0');
+    if (at == sizeof blk - 1 || at == t->name.n || t->name.s[at] != '.')
+        return false;
+    *ret_layer = n;
+    *ret_rest = (struct gguf_str){t->name.s + at + 1, t->name.n - at - 1};
+    return true;
+}
+
+/* A tensor of a layer that was not read. */
+static int refuse_in_layers(const struct loader *l)
+{
+    static const char rot[] = "attn_rot_embd.weight"; /* of early files: angles, as computed */
+    const struct model *m = l->m;
+
+    for (uint64_t k = 0; k < gguf_n_tensors(m->gguf); k++) {
+        const struct tensor *t = gguf_tensor_at(m->gguf, k);
+        struct gguf_str rest;
+        uint32_t i;
+
+        if (!in_layer(t, &i, &rest) || i >= m->hp.n_layer + m->hp.has_draft ||
+            (rest.n == sizeof rot - 1 && memcmp(rest.s, rot, rest.n) == 0))
+            continue;
+        if (has_place(i < m->hp.n_layer ? &m->layers[i] : &m->draft.layer, layer_roles,
+                      N_ROLES(layer_roles), t) ||
+            (i == m->hp.n_layer && has_place(&m->draft, draft_roles, N_ROLES(draft_roles), t)))
+            continue;
+        return not_supported(l, t->name.s, t->name.n);
     }
     return 0;
 }
@@ -322,13 +358,9 @@ static int load_layer(const struct loader *l, const struct family *f, uint32_t i
 {
     unsigned int required, optional = 0;
     char prefix[32];
-    int r;
 
     (void)snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", i);
     required = PART_EACH | (f->hybrid ? PART_POST : PART_NORM) | ffn_parts(l, prefix);
-    r = refuse(l, prefix, refused_in_layer, N_ROLES(refused_in_layer));
-    if (r < 0)
-        return r;
     if (layer->kind == LAYER_ATTENTION) {
         required |=
             PART_ATTN | (f->qk_norm ? PART_QK_NORM : 0u) | (f->qkv_bias ? PART_QKV_BIAS : 0u);
@@ -351,9 +383,6 @@ static int load_draft(const struct loader *l, struct draft *draft)
     int r;
 
     (void)snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", l->m->hp.n_layer);
-    r = refuse(l, prefix, refused_in_layer, N_ROLES(refused_in_layer));
-    if (r < 0)
-        return r;
     if (has_any(l, prefix, PART_FFN))
         required |= ffn_parts(l, prefix) | PART_POST;
     else
@@ -392,7 +421,7 @@ int model_read_weights(struct model *m, const struct family *f, struct err_text 
     m->draft.layer.q_gated = f->hybrid;
     set_lengths(&l);
 
-    r = refuse(&l, "", refused_in_model, N_ROLES(refused_in_model));
+    r = refuse_in_model(&l);
     if (r < 0)
         return r;
     r = load(&l, "", m, model_roles, N_ROLES(model_roles), PART_EACH, PART_BIAS);
@@ -405,7 +434,7 @@ int model_read_weights(struct model *m, const struct family *f, struct err_text 
         r = load_layer(&l, f, i, &m->layers[i]);
     if (r >= 0 && m->hp.has_draft)
         r = load_draft(&l, &m->draft);
-    return r;
+    return r < 0 ? r : refuse_in_layers(&l);
 }
 
 static int each(const void *base, const struct role *roles, size_t n, model_tensor_fn fn, void *arg)
