@@ -118,6 +118,7 @@ static int insert_tokens(struct sched *s, struct run *run)
 
         run->ids[run->n_ids++] = certain.id;
         rc = request_put_token(r, s->tokenizer, &certain);
+        s->totals.generated_tokens++;
     }
     run->n_goal = run->n_ids;
     return rc;

@@ -116,7 +116,7 @@ static bool is_poisoned(const struct client *c)
 
 static void check_all(struct world *w)
 {
-    uint64_t n_finished = 0, n_cancelled = 0, n_failed = 0;
+    uint64_t n_finished = 0, n_cancelled = 0, n_failed = 0, n_generated = 0;
     struct sched_totals t;
 
     for (uint32_t i = 0; i < w->n_clients; i++) {
@@ -130,6 +130,7 @@ static void check_all(struct world *w)
         ck_assert_uint_eq(c->n_done, 1);
         ck_assert_uint_eq(c->r->refs, 1);
         ck_assert_ptr_null(c->r->run);
+        n_generated += c->r->n_generated;
         n_finished += c->r->finish == FINISH_STOP || c->r->finish == FINISH_LENGTH;
         n_cancelled += c->r->finish == FINISH_CANCELLED;
         n_failed += c->r->finish == FINISH_ERROR;
@@ -145,6 +146,7 @@ static void check_all(struct world *w)
     ck_assert_uint_eq(t.finished, n_finished);
     ck_assert_uint_eq(t.cancelled, n_cancelled);
     ck_assert_uint_eq(t.failed, n_failed);
+    ck_assert_uint_eq(t.generated_tokens, n_generated);
     ck_assert_uint_eq(t.queued + t.running + t.units_used, 0);
 }
 
