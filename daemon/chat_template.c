@@ -288,46 +288,69 @@ static void find_query(const struct chat_template *c, const struct tokenizer *t,
 /* --- the prompt --------------------------------------------------------------------------------
  */
 
+static size_t trimmed(const char *s, size_t n)
+{
+    while (n > 0 && strchr(" \n\r\t", s[n - 1]))
+        n--;
+    return n;
+}
+
 /* The text ends inside of <think>. */
 static bool ends_in_reasoning(const struct buf *text)
 {
     static const char open[] = "<think>";
-    size_t n = text->len;
+    const size_t n = trimmed(text->data, text->len);
 
-    while (n > 0 && strchr(" \n\r\t", text->data[n - 1]))
-        n--;
     return n >= sizeof open - 1 &&
            memcmp(text->data + n - (sizeof open - 1), open, sizeof open - 1) == 0;
+}
+
+/* Bytes of a text's end that are compared: enough to know it, and no work for who sends much. */
+#define END_BYTES ((size_t)32)
+
+/*
+ * Where the text that was begun ends in the output.  It is the last data there: "end" is found in
+ * <|im_end|> too.  But a template may take thinking apart and write </think> itself.  0: nowhere.
+ */
+static size_t find_end(const struct jinja_output *o, const char *text, size_t n)
+{
+    static const char close[] = "</think>";
+    const size_t n_close = sizeof close - 1;
+    const char *out = o->text.data;
+
+    for (size_t i = o->n_spans; i-- > 0;) {
+        const size_t begin = o->spans[i].begin, len = trimmed(out + begin, o->spans[i].end - begin);
+        size_t k = n < len ? n : len;
+
+        k = k < END_BYTES ? k : END_BYTES;
+        if (k > 0 && memcmp(out + begin + len - k, text + n - k, k) == 0)
+            return begin + len;
+        if (k > 0)
+            break;
+    }
+    if (n >= n_close && memcmp(text + n - n_close, close, n_close) == 0)
+        for (size_t at = o->text.len; at >= n_close; at--)
+            if (memcmp(out + at - n_close, close, n_close) == 0)
+                return at;
+    return 0;
 }
 
 /* An answer that was begun: what the template closes the message with goes. */
 static void cut_prefill(const json_t *messages, struct jinja_output *o)
 {
-    static const char space[] = " \n\r\t";
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1),
                  *content = chat_last_text(json_object_get(last, "content"));
-    const size_t whole = json_string_length(content);
-    const char *text = json_string_value(content), *tail;
-    size_t n = whole, at;
+    const char *text = json_string_value(content);
+    const size_t n = trimmed(text, json_string_length(content)),
+                 n_tail = json_string_length(content) - n;
+    size_t at = find_end(o, text, n);
 
-    /* The template may have trimmed it. */
-    while (n > 0 && strchr(space, text[n - 1]))
-        n--;
-    tail = text + n;
-    while (n > 0 && strchr(space, *text)) {
-        text++;
-        n--;
-    }
-    for (at = o->text.len; n > 0 && at >= n; at--)
-        if (memcmp(o->text.data + at - n, text, n) == 0) {
-            const size_t n_tail = whole - (size_t)(tail - json_string_value(content));
-
-            /* White space at its end is the client's, if the template kept it. */
-            if (at + n_tail <= o->text.len && memcmp(o->text.data + at, tail, n_tail) == 0)
-                at += n_tail;
-            o->text.len = at;
-            break;
-        }
+    if (at == 0)
+        return;
+    /* White space at its end is the client's, if the template kept it. */
+    if (at + n_tail <= o->text.len && memcmp(o->text.data + at, text + n, n_tail) == 0)
+        at += n_tail;
+    o->text.len = at;
     while (o->n_spans > 0 && o->spans[o->n_spans - 1].begin >= o->text.len)
         o->n_spans--;
     if (o->n_spans > 0 && o->spans[o->n_spans - 1].end > o->text.len)

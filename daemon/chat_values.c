@@ -203,6 +203,9 @@ static struct jinja_value *calls_value(const json_t *calls)
 
 static struct jinja_value *field_value(const char *key, const json_t *v, bool parts, bool is_system)
 {
+    /* One of five words that we know; some templates make the name of a token of it: <|user|>. */
+    if (strcmp(key, "role") == 0 && json_is_string(v))
+        return jinja_string(json_string_value(v), strlen(json_string_value(v)), false);
     if (strcmp(key, "content") == 0)
         return content_value(v, parts, is_system);
     if (strcmp(key, "tool_calls") == 0 && json_is_array(v))
