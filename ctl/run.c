@@ -2,11 +2,15 @@
 /* The command line of stratactl: global options, then noun and verb from the table. */
 #include "ctl/ctl.h"
 
+#include "ctl/out.h"
+#include "util/cleanup.h"
 #include "util/text.h"
 
 #include "strata-config.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct ctl_verb verbs[] = {
@@ -24,12 +28,19 @@ const struct ctl_verb *ctl_verb(size_t i)
 
 int ctl_say(const struct ctl *c, int code, const char *fmt, ...)
 {
+    CLEANUP(free_p) char *text = NULL;
     va_list ap;
+    int n;
 
-    (void)fputs("stratactl: ", c->err);
     va_start(ap, fmt);
-    (void)vfprintf(c->err, fmt, ap);
+    n = vasprintf(&text, fmt, ap);
     va_end(ap);
+    (void)fputs("stratactl: ", c->err);
+    /* It may quote the daemon, and so the template of a model file. */
+    if (n >= 0)
+        out_text(c->err, text, (size_t)n);
+    else
+        text = NULL;
     (void)fputc('\n', c->err);
     return code;
 }

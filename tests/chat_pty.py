@@ -35,11 +35,13 @@ def test_turns_are_sent_whole_and_thinking_goes_back(f):
 
 
 def test_the_model_cannot_steer_the_terminal(f):
-    f.script.append(f.answer("a\x1b]0;title\x07b", "\u009b31mc\td\ne\r\x7f é漢字🦉"))
+    f.script += [f.answer("a\x1b]0;title\x07b", "\u009b31mc\td\ne\r\x7f é漢字🦉"), f.refuse("the template: \x1b]0;é\x07")]
     t = Terminal(f.argv, f.env)
     t.expect("> ")
     shown = t.say("x")
     check("a?]0;title?b?31mc\td\r\ne?? é漢字🦉\r\n" in shown, shown)
+    shown = t.say("y")
+    check("stratactl: the template: ?]0;é?\r\n" in shown, shown)
     check(t.quit() == 0)
 
 
