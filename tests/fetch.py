@@ -35,11 +35,13 @@ class Index(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def check(what, index, status, words):
+def check(what, index, status, words, to="deep/er"):
     with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run([sys.executable, "-B", os.path.join(SRC, "tests/data/fetch-smollm2"), os.path.join(folder, "deep/er")],
+        if to == "file/er":
+            open(os.path.join(folder, "file"), "x").close()
+        run = subprocess.run([sys.executable, "-B", os.path.join(SRC, "tests/data/fetch-smollm2"), os.path.join(folder, to)],
                              env=dict(os.environ, PIP_INDEX_URL=index, no_proxy="*"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        left = os.listdir(folder)
+        left = [name for name in os.listdir(folder) if name != "file"]
     if run.returncode != status or words not in run.stderr.decode() or b"Traceback" in run.stderr or run.stdout or left:
         faults.append(f"{what}: status {run.returncode}, {run.stdout!r}, {run.stderr.decode()!r}, {left}")
 
@@ -51,6 +53,7 @@ check("no page", base + "gone", 77, "404")
 check("another file", base + "other/", 77, "does not have " + WHEEL)
 check("broken off", base + "half", 77, "broke off")
 check("wrong bytes", base + "wrong", 1, "the SHA-256 of")
+check("no folder", base + "gone", 1, "Not a directory", "file/er")
 server.shutdown()
 server.server_close()
 check("nobody there", base, 77, "refused")
