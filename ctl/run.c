@@ -143,7 +143,7 @@ int ctl_run(int argc, char **argv, FILE *out, FILE *err)
     }
     i = dispatch(&c, argc - i, argv + i);
     /* What was printed is the result: a full disk or a closed pipe must not look like success. */
-    if (fflush(out) != 0 && i == CTL_OK)
+    if ((fflush(out) != 0 || ferror(out)) && i == CTL_OK)
         return ctl_say(&c, CTL_FAILED, "cannot write the output");
     return i;
 }

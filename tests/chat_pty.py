@@ -5,6 +5,7 @@ conversation with the real daemon, whose second turn reuses the first."""
 import os
 import signal
 import stat
+import subprocess
 import termios
 import threading
 
@@ -225,6 +226,13 @@ def test_pipes_get_the_answer_alone(f):
     f.close()
     check(piped(f.argv + ["x"], f.env).returncode == 3)
     f.open()
+
+
+def test_a_full_disk_is_no_success(f):
+    f.script.append(f.answer("Hello."))
+    with open("/dev/full", "w") as full:
+        p = subprocess.run(f.argv + ["Hi"], stdout=full, stderr=subprocess.PIPE, env={**os.environ, **f.env}, timeout=100)
+    check((p.returncode, p.stderr) == (1, b"stratactl: cannot write the output\n"), p)
 
 
 def test_one_question_at_a_terminal_ends_by_ctrl_c(f):
