@@ -58,6 +58,14 @@ static bool is_localhost(const char *s, size_t n)
     return n == n_name || s[n - n_name - 1] == '.';
 }
 
+int access_check_length(const struct access_headers *h, struct api_error *e)
+{
+    if (h->n_lengths < 2)
+        return 0;
+    return api_error_set(e, 400, "invalid_length", NULL,
+                         "the length of the body is said twice: one Content-Length, or chunked");
+}
+
 int access_check_origin(const struct access_headers *h, const char *listen, struct api_error *e)
 {
     const char *host = "", *origin = h->origin;

@@ -18,8 +18,16 @@ struct api_keys;
 /* The headers of a request that matter here; NULL: absent. */
 struct access_headers {
     const char *host, *origin, *authorization, *x_api_key;
-    bool many; /* Host or Origin stands there twice */
+    bool many;              /* Host or Origin stands there twice */
+    unsigned int n_lengths; /* Content-Length and Transfer-Encoding, all of them */
 };
+
+/*
+ * Where a body ends is said once: a proxy that reads it in another way than we do would take what
+ * is behind it for another request than we do, of another user perhaps.  0, or negative with `e`
+ * (400).
+ */
+int access_check_length(const struct access_headers *h, struct api_error *e);
 
 /*
  * Host is an address, localhost, a name below it, or a name in `listen` (the setting, may be NULL);

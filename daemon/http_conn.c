@@ -165,6 +165,8 @@ static enum MHD_Result take_header(void *cls, enum MHD_ValueKind kind, const cha
         h->authorization = value;
     else if (strcasecmp(key, "X-Api-Key") == 0)
         h->x_api_key = value;
+    else if (strcasecmp(key, "Content-Length") == 0 || strcasecmp(key, "Transfer-Encoding") == 0)
+        h->n_lengths++;
     return MHD_YES;
 }
 
@@ -216,10 +218,15 @@ void call_admit(struct call *c, const char *path)
     const struct api_key_owner *owner = NULL;
     struct access_headers h = {0};
     struct api_error e;
-    int r = 0;
+    int r;
 
+    (void)MHD_get_connection_values(c->conn, MHD_HEADER_KIND, take_header, &h);
+    r = access_check_length(&h, &e);
+    if (r < 0) {
+        call_fail(c, &e);
+        return;
+    }
     if (!c->is_unix) {
-        (void)MHD_get_connection_values(c->conn, MHD_HEADER_KIND, take_header, &h);
         r = access_check_origin(&h, o->listen, &e);
         if (r == 0 && !route_is_open(path))
             r = access_check_key(&h, o->keys, &owner, &e);

@@ -363,6 +363,32 @@ START_TEST(a_body_announced_as_too_large_is_refused_before_it_comes)
 }
 END_TEST
 
+/* A proxy may have read it in the other way, and what is behind it is another user's then. */
+START_TEST(a_length_that_is_said_twice_is_refused_and_nothing_behind_it_is_read)
+{
+    static const char *const lengths[] = {
+        "Content-Length: 2\r\nContent-Length: 40\r\n",
+        "Content-Length: 2\r\nContent-Length: 2\r\n",
+        "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    };
+    struct world *w = world_new();
+
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct client *c = client_new(w);
+
+        client_sendz(c, "POST /tokenize HTTP/1.1\r\nHost: x\r\n");
+        client_sendz(c, lengths[i]);
+        client_sendz(c, i < 2 ? "\r\n{}" : "\r\n2\r\n{}\r\n0\r\n\r\n");
+        client_sendz(c, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+        client_expect(w, c, 400, "the length of the body is said twice");
+        UNTIL(w, c->eof);
+        ck_assert_uint_eq(c->in.len, 0);
+    }
+    world_free(w);
+}
+END_TEST
+
 START_TEST(bodies_together_have_a_budget)
 {
     struct world *w = world_new();
@@ -464,6 +490,7 @@ int main(void)
     tcase_add_test(t, pipelined_requests_are_answered_in_order);
     tcase_add_test(t, a_chunked_body_is_read_and_counted);
     tcase_add_test(t, a_body_announced_as_too_large_is_refused_before_it_comes);
+    tcase_add_test(t, a_length_that_is_said_twice_is_refused_and_nothing_behind_it_is_read);
     tcase_add_test(t, bodies_together_have_a_budget);
     tcase_add_loop_test(t, garbage_is_refused_and_the_server_lives_on, 0, 3);
     tcase_add_test(t, non_finite_logits_are_an_error_of_the_request);
