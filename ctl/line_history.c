@@ -52,9 +52,12 @@ static int lock_dir(const char *dir)
 static void load(struct line_history *h)
 {
     HistEvent ev;
+    struct stat st;
 
     (void)history(h->history, &ev, H_CLEAR);
-    (void)history(h->history, &ev, H_LOAD, h->path);
+    /* Opening a FIFO would wait for a writer. */
+    if (stat(h->path, &st) == 0 && S_ISREG(st.st_mode))
+        (void)history(h->history, &ev, H_LOAD, h->path);
 }
 
 static int save(struct line_history *h)

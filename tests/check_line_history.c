@@ -168,6 +168,18 @@ START_TEST(a_file_that_is_no_history_is_replaced)
 }
 END_TEST
 
+START_TEST(a_fifo_in_its_place_is_not_waited_for)
+{
+    struct line_history h;
+
+    open_it(&h);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    line_history_add(&h, "a");
+    expect(&h, "a|");
+    line_history_done(&h);
+}
+END_TEST
+
 START_TEST(where_it_cannot_be_kept_it_is_remembered)
 {
     struct line_history h;
@@ -209,6 +221,7 @@ int main(void)
     tcase_add_test(t, the_oldest_go_after_a_thousand);
     tcase_add_test(t, a_very_long_text_is_not_kept);
     tcase_add_test(t, a_file_that_is_no_history_is_replaced);
+    tcase_add_test(t, a_fifo_in_its_place_is_not_waited_for);
     tcase_add_test(t, where_it_cannot_be_kept_it_is_remembered);
     suite_add_tcase(s, t);
     r = srunner_create(s);
