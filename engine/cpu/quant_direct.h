@@ -236,7 +236,7 @@ static ALWAYS_INLINE void direct_group(const uint32_t n_t, const uint32_t type,
                                        const struct direct *j, const uint8_t *p, uint32_t b,
                                        const bool whole, uint32_t n, __m256 *a)
 {
-    struct quant_scales sc;
+    struct quant_scales sc = {0}; /* a format sets those it has */
     int16_t scale[2 * QUANT_SUPER];
     __m256i u[QUANT_SUPER];
 

@@ -201,7 +201,7 @@ static ALWAYS_INLINE void quant_dots(const uint32_t n_t, const struct packed_kin
 /* Whether products begin with a number that takes an offset of the integers off again. */
 static ALWAYS_INLINE bool packed_begins(const struct packed_kind k)
 {
-    return !k.halves && (k.offset || (k.is_signed && QUANT_UP));
+    return !k.halves && (k.offset || (k.is_signed && QUANT_UP != 0));
 }
 
 /*
