@@ -11,6 +11,7 @@
 #include "tests/sched_lab.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -344,16 +345,19 @@ int main(void)
     Suite *s = suite_create("cache_exact");
     TCase *t = tcase_create("cache_exact");
     SRunner *sr;
-    int failed;
+    int first, failed;
 
     short_run = getenv("STRATA_TEST_SHORT") != NULL;
     long_run = getenv("STRATA_TEST_LONG") != NULL;
-    tcase_add_loop_test(t, every_length_after_every_other, 0, N_MODELS);
-    tcase_add_loop_test(t, every_cut_of_a_stored_prompt, 0, N_MODELS);
-    tcase_add_loop_test(t, every_cut_while_everything_moves, 0, N_MODELS);
-    tcase_add_loop_test(t, what_is_being_read_is_waited_for, 0, N_MODELS);
-    tcase_add_loop_test(t, a_borrow_leaves_the_lender_as_it_was, 0, N_MODELS);
-    tcase_add_loop_test(t, a_borrow_is_a_whole_restore_and_a_rewind, 0, N_MODELS);
+    if (short_run)
+        printf("STRATA_TEST_SHORT: fewer lengths and cuts, without needle\n");
+    first = short_run ? 1 : 0;
+    tcase_add_loop_test(t, every_length_after_every_other, first, N_MODELS);
+    tcase_add_loop_test(t, every_cut_of_a_stored_prompt, first, N_MODELS);
+    tcase_add_loop_test(t, every_cut_while_everything_moves, first, N_MODELS);
+    tcase_add_loop_test(t, what_is_being_read_is_waited_for, first, N_MODELS);
+    tcase_add_loop_test(t, a_borrow_leaves_the_lender_as_it_was, first, N_MODELS);
+    tcase_add_loop_test(t, a_borrow_is_a_whole_restore_and_a_rewind, first, N_MODELS);
     suite_add_tcase(s, t);
     sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
