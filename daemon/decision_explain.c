@@ -54,7 +54,8 @@ static void tell_kind(struct story *s)
     const struct decision *x = s->x;
 
     if (!x->is_switch)
-        line(s, "a continuation: the next turn of the conversation that its slot remembers");
+        line(s,
+             "a continuation: the conversation that its slot remembers goes on, or is asked again");
     else if (x->is_hit)
         line(s, "a switch and a hit: more than a root was found that its slot does not remember");
     else if (x->n_found > 0)

@@ -266,10 +266,11 @@ START_TEST(the_same_prompt_again_reads_its_last_token)
     x->from = 1;
     x->source = SOURCE_SLOT;
     x->why = WHY_LONGEST;
-    expect_story(x, "request 2: 100 tokens of prompt, 99 reused, 1 read, 0 generated\n"
-                    "a continuation: the next turn of the conversation that its slot remembers\n"
-                    "0..99: reused from conversation 1, which its slot remembers\n"
-                    "99..100: read again: the last token of a prompt always is\n");
+    expect_story(
+        x, "request 2: 100 tokens of prompt, 99 reused, 1 read, 0 generated\n"
+           "a continuation: the conversation that its slot remembers goes on, or is asked again\n"
+           "0..99: reused from conversation 1, which its slot remembers\n"
+           "99..100: read again: the last token of a prompt always is\n");
     decision_unref(x);
 }
 END_TEST
